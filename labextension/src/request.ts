@@ -1,0 +1,59 @@
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+
+/** Where the server extension answers, below the base URL. */
+export const API_NAMESPACE = 'api/ownedkernels';
+
+/**
+ * Call one endpoint of the server extension.
+ *
+ * @param endpoint - path below `api/ownedkernels`, with its query
+ * @param settings - settings of the app's service manager
+ * @param init - verb, body and so on
+ * @returns the JSON of the answer; `undefined` for an empty one
+ * @throws ServerConnection.NetworkError when the server cannot be reached
+ * @throws ServerConnection.ResponseError when it answers with an error or not with JSON
+ */
+export async function requestAPI<T>(
+  endpoint: string,
+  settings: ServerConnection.ISettings,
+  init: RequestInit = {}
+): Promise<T> {
+  const url = URLExt.join(settings.baseUrl, API_NAMESPACE, endpoint);
+  let response: Response;
+  try {
+    response = await ServerConnection.makeRequest(url, init, settings);
+  } catch (error) {
+    if (error instanceof ServerConnection.NetworkError) {
+      throw error;
+    }
+    throw new ServerConnection.NetworkError(error as TypeError);
+  }
+  const text = await response.text();
+  const data = parse(text);
+  if (!response.ok) {
+    const message = (data as { message?: unknown } | undefined)?.message;
+    throw new ServerConnection.ResponseError(
+      response,
+      typeof message === 'string' && message
+        ? message
+        : `${response.status} ${response.statusText}`
+    );
+  }
+  if (data === undefined && text.length > 0) {
+    // A proxy's login page, for instance.
+    throw new ServerConnection.ResponseError(
+      response,
+      'The answer is not JSON.'
+    );
+  }
+  return data as T;
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

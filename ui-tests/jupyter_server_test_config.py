@@ -1,0 +1,11 @@
+"""Server configuration of the browser tests. It switches security off: use it nowhere else."""
+
+import os
+
+from jupyterlab.galata import configure_jupyter_server
+
+configure_jupyter_server(c)  # noqa: F821
+
+c.ServerApp.port = int(os.environ["UI_TEST_PORT"])  # noqa: F821
+# Containers often run their tests as root.
+c.ServerApp.allow_root = True  # noqa: F821
