@@ -1,0 +1,128 @@
+"""What a user can set: one Configurable, ``c.OwnedKernels.*``."""
+
+from __future__ import annotations
+
+from traitlets import Bool, CaselessStrEnum, Float, Integer, List, Unicode
+from traitlets.config import Configurable
+
+from .ownership import Settings
+
+
+class OwnedKernels(Configurable):
+    """Ownership of kernels: how they are watched, ended, recorded and recovered."""
+
+    enabled = Bool(
+        True,
+        config=True,
+        help="""Whether kernels are watched and journaled. False leaves everything to
+        Jupyter's own classes; the REST API then answers with the mode "inactive".""",
+    )
+
+    detached_processes = CaselessStrEnum(
+        ["keep", "kill"],
+        default_value="keep",
+        config=True,
+        help="""What happens, when a kernel ends, to processes that have left its session
+        on purpose (nohup with setsid, start_new_session=True, daemons). "keep" lets them
+        live and lists them as detached; "kill" ends them too. A kernelspec can override
+        it with {"metadata": {"ownedkernels": {"detached_processes": "kill"}}}.""",
+    )
+
+    terminate_grace = Float(
+        1.0,
+        min=0.0,
+        max=60.0,
+        config=True,
+        help="""Seconds between SIGTERM and SIGKILL when a kernel is ended. Nothing waits
+        when everything has ended earlier.""",
+    )
+
+    retire_timeout = Float(
+        5.0,
+        min=0.1,
+        max=300.0,
+        config=True,
+        help="""Seconds after which processes that cannot be ended (in an uninterruptible
+        state, or not ours to signal) are reported instead of waited for.""",
+    )
+
+    launch_timeout = Float(
+        10.0,
+        min=0.1,
+        max=300.0,
+        config=True,
+        help="""Seconds within which a spawner must have started the kernel's process.
+        After that the launch is given up, and the kernel is started the stock way.""",
+    )
+
+    ready_timeout = Float(
+        5.0,
+        min=0.0,
+        max=300.0,
+        config=True,
+        help="""Seconds that a start waits for the kernel to accept connections, so that
+        front ends do not lose time by reconnecting. A kernel that takes longer, or never
+        does, is started all the same. 0 does not wait.""",
+    )
+
+    journal_dir = Unicode(
+        "",
+        config=True,
+        help="""Folder for the journal. The default is a folder "ownedkernels" in the
+        Jupyter runtime folder.""",
+    )
+
+    recover = CaselessStrEnum(
+        ["clean", "report"],
+        default_value="clean",
+        config=True,
+        help="""What a start of the server does with kernels of servers that are proven
+        dead: "clean" ends them and removes their connection files, "report" only lists
+        them.""",
+    )
+
+    stale_file_age = Float(
+        3600.0,
+        min=0.0,
+        config=True,
+        help="""Seconds before a connection file that no journal knows, and that nothing
+        uses, is called stale.""",
+    )
+
+    scan_max_age = Float(
+        30.0,
+        min=0.0,
+        config=True,
+        help="""Seconds for which the result of a scan for strays is given out again.""",
+    )
+
+    history_limit = Integer(
+        500,
+        min=0,
+        max=100_000,
+        config=True,
+        help="""How many ended launches are kept on record.""",
+    )
+
+    oom_score_adj = Integer(
+        None,
+        allow_none=True,
+        min=0,
+        max=1000,
+        config=True,
+        help="""Added to the kernels' badness when memory runs out (0 to 1000), so that
+        the system ends a kernel before the server. Off by default.""",
+    )
+
+    def settings(self) -> Settings:
+        """The plain values that the service layer works with."""
+        return Settings(
+            detached_processes=self.detached_processes,
+            terminate_grace=self.terminate_grace,
+            retire_timeout=self.retire_timeout,
+            launch_timeout=self.launch_timeout,
+            ready_timeout=self.ready_timeout,
+            journal_dir=self.journal_dir or None,
+            history_limit=self.history_limit,
+            oom_score_adj=self.oom_score_adj,
+        )

@@ -1,0 +1,296 @@
+"""The kernel provisioner: launches by a spawner what ``LocalProvisioner`` would launch.
+
+It plugs into everything that starts kernels through jupyter_client: a Jupyter server,
+nbclient, papermill, ``jupyter console``. Where no spawner can be had the launch is the
+stock one, and the kernel is listed as unwatched with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pathlib
+
+from typing import TYPE_CHECKING, Any, cast
+
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+
+from . import identity, ownership
+from .config import OwnedKernels
+from .errors import LaunchError, LaunchTimeout
+from .launcher import LaunchRequest
+from .owned_process import OwnedProcess, StockProcess
+from .readiness import ports_of, wait_until_ready
+from .spawners import LAUNCH_MARKER
+from .stdio import Stdio
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jupyter_client.connect import KernelConnectionInfo
+
+    from .launcher import Launch
+    from .models import LaunchRecord
+    from .ownership import Ownership
+
+# What Popen takes and a spawner can do as well. Anything else is launched as stock.
+_UNDERSTOOD = frozenset({"stdin", "stdout", "stderr", "env", "cwd", "umask", "text"})
+_IMPLIED: Mapping[str, object] = {"close_fds": True, "start_new_session": True, "bufsize": -1}
+# Beyond the bound of retiring itself: the way of the report from the keeper to here.
+_REPORT_MARGIN = 2.0
+_SIGNAL_ANSWER_TIMEOUT = 2.0
+
+
+class OwnedProvisioner(LocalProvisioner):
+    """A ``LocalProvisioner`` whose kernels cannot outlive the process that asked for them.
+
+    Entry point ``owned-provisioner``. The object lives as long as its kernel manager and
+    serves one launch after the other; :attr:`process` is that of the present launch.
+    """
+
+    process: OwnedProcess | StockProcess | None = None
+    _record: LaunchRecord | None = None
+
+    @property
+    def ownership(self) -> Ownership:
+        """The ownership of this process, made with this provisioner's configuration."""
+        settings = OwnedKernels(parent=self).settings()
+        return ownership.current(settings)
+
+    # -- launch ----------------------------------------------------------------------
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
+        """Start the kernel, and wait (bounded) until it accepts connections.
+
+        Called by the kernel manager between ``pre_launch`` and ``post_launch``. Raises
+        what ``Popen`` would raise when the command cannot be executed.
+        """
+        scrubbed = self._scrub_kwargs(kwargs)
+        independent = bool(scrubbed.pop("independent", False))
+        reason = "started as independent of its owner" if independent else _obstacle(scrubbed)
+        record = await asyncio.to_thread(self._begin)
+        self._record = record
+        try:
+            if reason is None:
+                try:
+                    await self._launch_owned(record, cmd, scrubbed)
+                except LaunchError as error:
+                    reason = str(error)
+                    if isinstance(error, LaunchTimeout):
+                        cmd, scrubbed = await self._start_afresh(kwargs)
+            if reason is not None:
+                self._launch_stock(record, cmd, dict(scrubbed, independent=independent), reason)
+        except BaseException:
+            self.ownership.abandoned(record)
+            raise
+        process = self.process
+        assert process is not None
+        self.pid = process.pid
+        # Not used here, but part of the info that a LocalProvisioner gives.
+        with contextlib.suppress(OSError):
+            self.pgid = os.getpgid(process.pid)
+        self.cwd = kwargs.get("cwd", pathlib.Path.cwd())
+        await self._wait_until_ready(process)
+        return self.connection_info
+
+    def _begin(self) -> LaunchRecord:
+        return self.ownership.begin(
+            kernel_id=self.kernel_id,
+            kernel_name=getattr(self.parent, "kernel_name", "") or "",
+            connection_file=self._connection_file(),
+            detached=self._detached_policy(),
+        )
+
+    def _connection_file(self) -> str:
+        path = getattr(self.parent, "connection_file", "") or ""
+        return os.path.realpath(path) if path else ""
+
+    def _detached_policy(self) -> Any:
+        own = (self.kernel_spec.metadata or {}).get("ownedkernels", {})
+        policy = own.get("detached_processes") if isinstance(own, dict) else None
+        if policy in ("keep", "kill"):
+            return policy
+        if policy is not None:
+            self.log.warning(
+                "Kernelspec of %s: detached_processes is keep or kill, not %r",
+                self.kernel_id,
+                policy,
+            )
+        return self.ownership.settings.detached_processes
+
+    async def _launch_owned(
+        self, record: LaunchRecord, cmd: list[str], kwargs: dict[str, Any]
+    ) -> None:
+        settings = self.ownership.settings
+        env = dict(kwargs["env"] if kwargs.get("env") is not None else os.environ)
+        env[LAUNCH_MARKER] = record.launch_id
+        request = LaunchRequest(
+            launch_id=record.launch_id,
+            argv=[os.path.expanduser(part) for part in cmd],
+            env=env,
+            cwd=_folder(kwargs.get("cwd")),
+            connection_file=record.connection_file,
+            ports=ports_of(cast("Mapping[str, Any]", self.connection_info)),
+            detached=record.detached_policy,
+            grace=settings.terminate_grace,
+            retire_timeout=settings.retire_timeout,
+            journal=self.ownership.journal_path,
+            remove_connection_file=bool(record.connection_file)
+            and bool(getattr(self.parent, "_connection_file_written", True)),
+            umask=kwargs.get("umask"),
+        )
+        stdio = Stdio(
+            kwargs.get("stdin"),
+            kwargs.get("stdout"),
+            kwargs.get("stderr"),
+            text=bool(kwargs.get("text")),
+        )
+        launch: Launch | None = None
+        try:
+            launch = await asyncio.to_thread(self.ownership.launch, record, request, stdio.child)
+            started = await asyncio.wait_for(
+                asyncio.wrap_future(launch.started), settings.launch_timeout
+            )
+        except BaseException as error:
+            if launch is not None:
+                launch.close()
+            stdio.close_own_ends()
+            if isinstance(error, asyncio.TimeoutError):
+                raise LaunchTimeout(
+                    f"no kernel process within {settings.launch_timeout:g} s (launch_timeout)"
+                ) from None
+            raise
+        finally:
+            stdio.close_child_ends()
+        self.process = OwnedProcess(launch, started, stdio)
+
+    def _launch_stock(
+        self, record: LaunchRecord, cmd: list[str], kwargs: dict[str, Any], reason: str
+    ) -> None:
+        self.process = StockProcess.start(cmd, kwargs)
+        self.ownership.unwatched(record, reason)
+        if not kwargs["independent"]:
+            self.log.warning(
+                "Kernel %s is not watched, it may outlive this process: %s", self.kernel_id, reason
+            )
+
+    async def _start_afresh(self, kwargs: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+        """A new connection file and new ports: the launch that was given up may come late."""
+        manager = self.parent
+        if manager is not None:
+            manager.cleanup_connection_file()
+            manager.cleanup_random_ports()
+        await self.cleanup(restart=False)
+        self.ports_cached = False
+        again = await self.pre_launch(**kwargs)
+        return again.pop("cmd"), self._scrub_kwargs(again)
+
+    async def _wait_until_ready(self, process: OwnedProcess | StockProcess) -> None:
+        timeout = self.ownership.settings.ready_timeout
+        info = cast("Mapping[str, Any]", self.connection_info)
+        await wait_until_ready(info, lambda: process.poll() is not None, timeout)
+        process.ready()
+
+    # -- life ------------------------------------------------------------------------
+
+    async def poll(self) -> int | None:
+        """None while the kernel runs, else its exit status; 0 when there is none."""
+        return self.process.poll() if self.process is not None else 0
+
+    async def wait(self) -> int | None:
+        """Wait until the kernel and its core are gone, so that its ports are free.
+
+        Bounded by ``retire_timeout``: what cannot be ended is on record, not waited for.
+        """
+        process = self.process
+        if process is None:
+            return 0
+        status = await process.wait_async(self.ownership.settings.retire_timeout + _REPORT_MARGIN)
+        process.close_streams()
+        if isinstance(process, StockProcess) and self._record is not None:
+            self.ownership.ended_stock(self._record, status)
+        self.process = None
+        return status
+
+    async def send_signal(self, signum: int) -> None:
+        """Signal the kernel process and what runs in its session below it.
+
+        Not the group, and not a wrapper above the kernel: ``conda run`` and ``uv run``
+        die of an interrupt. Raises PermissionError when nothing could be signalled.
+        """
+        if self.process is not None:
+            await self.process.signal_async(signum, _SIGNAL_ANSWER_TIMEOUT)
+
+    async def shutdown_requested(self, restart: bool = False) -> None:
+        """The kernel was asked to leave by message; its exit is no accident."""
+        self.ownership.wish(self.kernel_id, "restart" if restart else "shutdown")
+
+    async def terminate(self, restart: bool = False) -> None:
+        """SIGTERM to the core of the launch, SIGKILL after ``terminate_grace``."""
+        if self.process is not None:
+            self.ownership.wish(self.kernel_id, "restart" if restart else "shutdown")
+            self.process.retire(self.ownership.settings.terminate_grace)
+
+    async def kill(self, restart: bool = False) -> None:
+        """As :meth:`terminate`; SIGKILL at once when that was called before.
+
+        The grace stays on the first call: exit handlers of a kernel that honours
+        SIGTERM get their chance, and one that does leaves at once.
+        """
+        process = self.process
+        if process is not None and process.poll() is None:
+            if self._record is not None and not self._has_wish():
+                self.ownership.wish(self.kernel_id, "restart" if restart else "shutdown")
+            process.kill_gracefully(self.ownership.settings.terminate_grace)
+
+    def _has_wish(self) -> bool:
+        return self.ownership.kernel(self.kernel_id).wish is not None
+
+    # -- persistence -----------------------------------------------------------------
+
+    async def get_provisioner_info(self) -> dict[str, Any]:
+        """Adds the identity of the launched process, so that it can be proven later.
+
+        Holds the connection info with its key (the base class puts it there): to be
+        stored in a private place only.
+        """
+        info: dict[str, Any] = await super().get_provisioner_info()
+        record = self._record
+        if record is not None:
+            record = self.ownership.kernel(self.kernel_id).record
+            info["launch_id"] = record.launch_id
+            info["identity"] = record.process.to_json() if record.process else None
+        return info
+
+    async def load_provisioner_info(self, provisioner_info: dict[str, Any]) -> None:
+        """Take over what another process stored. Its kernel can be polled and signalled.
+
+        Each time by proof of identity: a number that is somebody else's now is left alone.
+        """
+        await super().load_provisioner_info(provisioner_info)
+        stored = provisioner_info.get("identity")
+        if stored:
+            self.process = StockProcess.recorded(identity.Identity.from_json(stored))
+
+
+def _obstacle(kwargs: Mapping[str, Any]) -> str | None:
+    """Why these launch options need a stock launch; None when a spawner can do them."""
+    for name, value in kwargs.items():
+        if name in _UNDERSTOOD or value is None or value is False:
+            continue
+        if name in _IMPLIED and value == _IMPLIED[name]:
+            continue
+        return f"the launch option {name} cannot be passed to a spawner"
+    return None
+
+
+def _folder(cwd: Any) -> str | None:
+    if cwd is not None:
+        return os.fspath(cwd)
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
+
+

@@ -1,0 +1,75 @@
+"""Waiting until a kernel's ports accept connections.
+
+A client that connects before the kernel has bound its ports loses ZeroMQ's reconnect
+interval (100 ms), and the server's nudge then adds steps of 500 ms. So a launch is
+called ready when the ports listen. They are looked up in the kernel's list of
+listening sockets, which opens no connection: a kernel that is not built on libzmq may
+take a connection without a handshake for an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .runtime import procfs
+
+# The heartbeat is left out: no front end waits for it, and some kernels bind it late.
+_NEEDED = ("shell_port", "iopub_port", "stdin_port", "control_port")
+# A look takes 0.1 ms; a kernel takes 40 (forked) to thousands of milliseconds to bind.
+_FIRST_PAUSE = 0.002
+_LONGEST_PAUSE = 0.02
+
+
+def ports_of(connection_info: Mapping[str, Any]) -> tuple[int, ...]:
+    """The TCP ports that a client needs; none for another transport."""
+    if connection_info.get("transport", "tcp") != "tcp":
+        return ()
+    ports = (connection_info.get(name, 0) for name in _NEEDED)
+    return tuple(port for port in ports if isinstance(port, int) and port > 0)
+
+
+def _sockets_of(connection_info: Mapping[str, Any]) -> tuple[str, ...]:
+    if connection_info.get("transport") != "ipc":
+        return ()
+    return tuple(
+        f"{connection_info.get('ip')}-{connection_info[name]}"
+        for name in _NEEDED
+        if connection_info.get(name)
+    )
+
+
+def is_ready(connection_info: Mapping[str, Any]) -> bool | None:
+    """Whether all needed ports listen. None: this connection cannot be looked at."""
+    ports, sockets = ports_of(connection_info), _sockets_of(connection_info)
+    if ports:
+        listening = procfs.tcp_listeners()
+        return all(port in listening for port in ports)
+    if sockets:
+        accepting = procfs.unix_listeners()
+        return all(path in accepting for path in sockets)
+    return None
+
+
+async def wait_until_ready(
+    connection_info: Mapping[str, Any], has_ended: Callable[[], bool], timeout: float
+) -> bool:
+    """Wait for the ports, for the kernel's end, or for ``timeout`` seconds.
+
+    True when the ports listen. Never raises: a kernel that does not bind its ports is
+    started all the same, and whoever talks to it will see.
+    """
+    deadline = time.monotonic() + timeout
+    pause = _FIRST_PAUSE
+    while not has_ended():
+        ready = is_ready(connection_info)
+        if ready is not False:
+            return bool(ready)
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            return False
+        await asyncio.sleep(min(pause, remaining))
+        pause = min(pause * 1.2, _LONGEST_PAUSE)
+    return False

@@ -1,0 +1,330 @@
+"""The keeper: parent and subreaper of one launch, until its lease ends.
+
+Forked by a spawner, single-threaded, asleep in poll() without a timeout while the
+kernel runs. It learns of the owner's end twice over (end of file on the lease, the
+owner's pidfd) and of the kernel's end by SIGCHLD. Nothing else moves it: SIGTERM,
+SIGINT and SIGHUP are ignored, since a terminal or a service manager sends them to
+everybody while the owner may still want to end its kernels in order.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from . import child, files, lineage, procfs, records, waiting, wire
+from .retire import Leftover, Retirement, Sent, Target, send
+from .tree import Facts
+
+_NOT_A_SUBREAPER = 69
+
+
+class Keeper:
+    """One launch, from the fork of the kernel to the report of what is left."""
+
+    def __init__(
+        self,
+        lease: socket.socket,
+        owner: int,
+        wakeup: int,
+        request: Dict[str, Any],
+        note_session: Callable[[int], None],
+    ) -> None:
+        self._lease: Optional[socket.socket] = lease
+        self._owner: Optional[int] = owner
+        self._wakeup = wakeup
+        self._request = request
+        self._note_session = note_session
+        self._facts = Facts(
+            request["connection_file"], request["ports"], request["detached"] == "kill"
+        )
+        self._launched = 0
+        self._exit: Optional[Dict[str, Any]] = None
+        self._retirement: Optional[Retirement] = None
+
+    # -- start -------------------------------------------------------------------
+
+    def launch(self, stdio: List[int], dispositions: Dict[int, Any]) -> bool:
+        """Fork and exec the kernel; tell the owner. False when there is none to keep."""
+        if self._owner_is_gone():
+            return False
+        try:
+            pid, failure = child.start(self._request, stdio, dispositions)
+        except OSError as error:
+            self._tell(failed("fork", error))
+            return False
+        finally:
+            wire.close(stdio)
+        if failure is not None:
+            os.waitpid(pid, 0)
+            self._tell(dict(failure, op="failed"))
+            return False
+        self._launched = pid
+        self._learn_session(pid)
+        entry = procfs.stat(pid)
+        pidfd = os.pidfd_open(pid)
+        started = {
+            "op": "started",
+            "keeper": {"pid": os.getpid(), "start_ticks": _ticks(os.getpid())},
+            "process": {"pid": pid, "start_ticks": entry.start_ticks if entry else 0},
+            "session": pid,
+        }
+        self._tell(started, [pidfd])
+        os.close(pidfd)
+        return True
+
+    def _learn_session(self, session: int) -> None:
+        if session not in self._facts.sessions:
+            self._facts.sessions.add(session)
+        self._note_session(session)
+
+    # -- the loop ----------------------------------------------------------------
+
+    def keep(self) -> None:
+        """Sleep until something happens; return when the launch has ended for good."""
+        poller = select.poll()
+        poller.register(self._wakeup, select.POLLIN)
+        while True:
+            pause = None
+            if self._retirement is not None:
+                pause = self._retirement.step()
+                self._reap()
+                if pause is None:
+                    break
+            ready = self._wait(poller, pause)
+            if self._wakeup in ready:
+                waiting.drain(self._wakeup)
+                self._reap()
+            if self._owner is not None and self._owner in ready:
+                self._lease_ended()
+            if self._lease is not None and self._lease.fileno() in ready:
+                self._obey()
+        self._report()
+
+    def _wait(self, poller: "select.poll", pause: Optional[float]) -> List[int]:
+        fds = [self._owner, self._lease.fileno() if self._lease else None]
+        watched = [fd for fd in fds if fd is not None]
+        if self._retirement is not None:
+            watched += self._retirement.fds
+        for fd in watched:
+            poller.register(fd, select.POLLIN)
+        ready = [fd for fd, _ in poller.poll(waiting.milliseconds(pause))]
+        for fd in watched:
+            poller.unregister(fd)
+        return ready
+
+    def _owner_is_gone(self) -> bool:
+        poller = select.poll()
+        if self._owner is not None:
+            poller.register(self._owner, select.POLLIN)
+        if self._lease is not None:
+            poller.register(self._lease, 0)
+        return bool(poller.poll(0))
+
+    def _lease_ended(self) -> None:
+        """The one decision: the lease ended, what now. Today: retire, always."""
+        if self._lease is not None:
+            self._lease.close()
+        self._lease = self._owner = None
+        self._retire(self._request["grace"])
+
+    def _retire(self, grace: float) -> None:
+        if self._retirement is None:
+            self._facts.learn(self._descendants())
+            timeout = max(self._request["retire_timeout"], grace)
+            self._retirement = Retirement(self._doomed, grace, timeout)
+        else:
+            self._retirement.escalate(grace)
+
+    def _doomed(self) -> List[procfs.Stat]:
+        processes = self._descendants()
+        self._facts.learn(processes)
+        return self._facts.doomed(processes)
+
+    @staticmethod
+    def _descendants() -> Dict[int, procfs.Stat]:
+        if procfs.has_children_files():
+            return procfs.descendants(os.getpid())
+        return procfs.descendants(os.getpid(), procfs.table()[0])
+
+    # -- messages of the owner ---------------------------------------------------
+
+    def _obey(self) -> None:
+        assert self._lease is not None
+        try:
+            message, fds = wire.receive(self._lease, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except (wire.Closed, OSError, ValueError):
+            self._lease_ended()
+            return
+        wire.close(fds)
+        if message["op"] == "ready":
+            self._settle()
+        elif message["op"] == "signal":
+            self._signal(int(message["signum"]))
+        elif message["op"] == "retire":
+            self._retire(float(message["grace"]))
+
+    def _settle(self) -> None:
+        kernel = self._facts.learn(self._descendants(), settle=True)
+        if kernel is None:
+            return
+        self._note_session(kernel.session)
+        self._tell(
+            {
+                "op": "kernel",
+                "pid": kernel.pid,
+                "start_ticks": kernel.start_ticks,
+                "session": kernel.session,
+            }
+        )
+
+    def _signal(self, signum: int) -> None:
+        """To the kernel process and what it started in its session, not to a wrapper."""
+        processes = self._descendants()
+        kernel = self._facts.learn(processes)
+        top = kernel.pid if kernel is not None else self._launched
+        below = procfs.descendants(top, processes)
+        if top in processes:
+            below[top] = processes[top]
+        outcomes = [
+            send(Target(entry.pid, entry.start_ticks), signum)
+            for entry in below.values()
+            if entry.alive and entry.session == processes[top].session
+        ]
+        self._tell(
+            {
+                "op": "signalled",
+                "sent": outcomes.count(Sent.DELIVERED),
+                "denied": outcomes.count(Sent.DENIED),
+            }
+        )
+
+    # -- the end -----------------------------------------------------------------
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            kernel = self._facts.kernel
+            if pid == self._launched or (kernel is not None and pid == kernel.pid):
+                self._exit = {
+                    "status": os.waitstatus_to_exitcode(status),
+                    "core": os.WCOREDUMP(status),
+                    "max_rss": usage.ru_maxrss * 1024,
+                    "cpu_s": usage.ru_utime + usage.ru_stime,
+                }
+        if self._exit is not None and self._retirement is None and not self._kernel_runs_on():
+            self._tell(dict(self._exit, op="exited"))
+            self._retire(self._request["grace"])
+
+    def _kernel_runs_on(self) -> bool:
+        """After the launched process ended: whether the kernel was behind it and lives.
+
+        A wrapper may start the kernel in the background and leave. The kernel is then a
+        child of this process, the subreaper, and its end will be reported instead.
+        """
+        processes = self._descendants()
+        kernel = self._facts.learn(processes)
+        if kernel is None:
+            return False
+        entry = processes.get(kernel.pid)
+        return entry is not None and entry.start_ticks == kernel.start_ticks and entry.alive
+
+    def _report(self) -> None:
+        assert self._retirement is not None
+        survivors = [_survivor(left) for left in self._retirement.leftovers]
+        known = {entry["pid"] for entry in survivors}
+        for entry in self._facts.split(self._descendants()).detached.values():
+            if entry.pid not in known:
+                left = Leftover(Target(entry.pid, entry.start_ticks), entry.session, "detached")
+                survivors.append(_survivor(left))
+        if self._exit is None:
+            self._exit = {"status": None, "core": False, "max_rss": None, "cpu_s": None}
+        if self._lease is not None and not self._owner_is_gone():
+            self._tell(dict(self._exit, op="exited"))
+            self._tell({"op": "retired", "survivors": survivors})
+            return
+        self._finish_for_owner(survivors)
+
+    def _finish_for_owner(self, survivors: List[Dict[str, Any]]) -> None:
+        """What the owner would have done: it is dead, so this process does it."""
+        if self._request["remove_connection_file"]:
+            files.remove(self._request["connection_file"])
+        if self._request["journal"]:
+            record = {
+                "event": "ended",
+                "launch_id": self._request["launch_id"],
+                "at": time.time(),
+                "by": "keeper",
+                "cause": "owner-died",
+                "exit": self._exit,
+                "survivors": survivors,
+            }
+            try:
+                records.append(self._request["journal"], record)
+            except OSError:
+                pass  # Nobody is left to be told; recovery finds the launch open and looks.
+
+    def _tell(self, message: wire.Message, fds: "List[int] | None" = None) -> None:
+        if self._lease is None:
+            return
+        try:
+            wire.send(self._lease, message, fds or [])
+        except (wire.Closed, OSError):
+            pass  # The end of the lease itself is seen, and acted on, by the loop.
+
+
+def failed(stage: str, error: OSError) -> Dict[str, Any]:
+    """The ``failed`` message for an error of the system."""
+    return {
+        "op": "failed",
+        "stage": stage,
+        "errno": error.errno,
+        "text": error.strerror,
+        "filename": None,
+    }
+
+
+def _ticks(pid: int) -> int:
+    entry = procfs.stat(pid)
+    return entry.start_ticks if entry else 0
+
+
+def _survivor(left: Leftover) -> Dict[str, Any]:
+    return {
+        "pid": left.target.pid,
+        "start_ticks": left.target.start_ticks,
+        "session": left.session,
+        "reason": left.reason,
+    }
+
+
+def run(
+    lease: socket.socket,
+    owner: int,
+    wakeup: int,
+    request: Dict[str, Any],
+    stdio: List[int],
+    dispositions: Dict[int, Any],
+    note_session: Callable[[int], None],
+) -> int:
+    """Body of the forked process. The answer is its exit status."""
+    lineage.set_name("kernel-keeper")
+    if not lineage.become_subreaper():
+        return _NOT_A_SUBREAPER
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_IGN)
+    keeper = Keeper(lease, owner, wakeup, request, note_session)
+    if keeper.launch(stdio, dispositions):
+        keeper.keep()
+    return 0

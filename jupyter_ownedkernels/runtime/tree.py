@@ -1,0 +1,138 @@
+"""Who belongs to a kernel: core or detached, and which process is the kernel itself."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Set, Tuple
+
+from . import procfs
+from .procfs import Stat
+
+
+class Split(NamedTuple):
+    """The processes of one launch. Every descendant is in exactly one of the two."""
+
+    core: Dict[int, Stat]
+    detached: Dict[int, Stat]
+
+
+class Looks(NamedTuple):
+    """How a process shows what it runs: its executable and its argument vector."""
+
+    executable: Optional[str]
+    argv: Tuple[str, ...]
+
+
+def looks(pid: int) -> Looks:
+    """What the process runs; empty when it is gone or may not be read."""
+    try:
+        return Looks(procfs.executable(pid), procfs.cmdline(pid) or ())
+    except PermissionError:
+        return Looks(None, ())
+
+
+def _depth(entry: Stat, processes: Dict[int, Stat]) -> int:
+    depth = 0
+    while entry.ppid in processes and depth < len(processes):
+        entry = processes[entry.ppid]
+        depth += 1
+    return depth
+
+
+def kernel_process(
+    processes: Dict[int, Stat],
+    connection_file: str,
+    look: Callable[[int], Looks] = looks,
+) -> Optional[Stat]:
+    """The deepest process that has the connection file's path as an argument.
+
+    Wrappers such as ``conda run`` or ``sudo`` carry the path too, hence the deepest. A
+    process that looks like its nearest ancestor with the path is a fork of it without
+    exec (a worker of a pool, say) and never the kernel. None when nothing has the path.
+    """
+    if not connection_file:
+        return None
+    bearing = {}
+    for pid, entry in processes.items():
+        if entry.alive:
+            seen = look(pid)
+            if connection_file in seen.argv:
+                bearing[pid] = seen
+    found: List[Tuple[int, int, int]] = []
+    for pid in bearing:
+        above = processes[pid].ppid
+        steps = 0
+        while above in processes and above not in bearing and steps < len(processes):
+            above = processes[above].ppid
+            steps += 1
+        if above in bearing and bearing[above] == bearing[pid]:
+            continue
+        found.append((-_depth(processes[pid], processes), processes[pid].start_ticks, pid))
+    return processes[min(found)[2]] if found else None
+
+
+class Facts:
+    """What is known of one launch and stays true after its kernel is gone."""
+
+    def __init__(
+        self, connection_file: str = "", ports: Iterable[int] = (), kill_detached: bool = False
+    ) -> None:
+        self.connection_file = connection_file
+        self.ports: FrozenSet[int] = frozenset(ports)
+        self.kill_detached = kill_detached
+        self.sessions: Set[int] = set()
+        self.listeners: Set[int] = set()
+        self.kernel: Optional[Stat] = None
+        self._kernel_looks: Optional[Looks] = None
+        self._settled = False
+
+    def learn(self, processes: Dict[int, Stat], settle: bool = False) -> Optional[Stat]:
+        """Look for the kernel process and what it listens on; remember both.
+
+        Called while the kernel lives, since afterwards neither can be read any more.
+        With ``settle`` (the kernel is up, no user code has run yet) the answer is kept:
+        a console that a cell starts with the same connection file is not the kernel.
+        """
+        if not self._settled:
+            kernel = kernel_process(processes, self.connection_file)
+            if kernel is not None:
+                self.kernel = kernel
+                self._kernel_looks = looks(kernel.pid)
+                self.sessions.add(kernel.session)
+            self._settled = settle and kernel is not None
+        if self.ports and not self.listeners and processes:
+            # Of the kernel's own network namespace, should a wrapper have made one.
+            listening = procfs.tcp_listeners((self.kernel or next(iter(processes.values()))).pid)
+            for port in self.ports:
+                self.listeners |= listening.get(port, set())
+        return self.kernel
+
+    def is_fork_of_kernel(self, pid: int) -> bool:
+        """A fork without exec: it would keep the kernel's ports or pose as the kernel."""
+        seen = looks(pid)
+        if self._kernel_looks is not None:
+            if seen == self._kernel_looks:
+                return True
+        elif self.connection_file and self.connection_file in seen.argv:
+            return True
+        if not self.listeners:
+            return False
+        try:
+            return not self.listeners.isdisjoint(procfs.socket_inodes(pid))
+        except PermissionError:
+            return False
+
+    def split(self, processes: Dict[int, Stat]) -> Split:
+        """Sort living descendants of the launch into core and detached."""
+        core, detached = {}, {}
+        for pid, entry in processes.items():
+            if not entry.alive:
+                continue
+            belongs = entry.session in self.sessions or self.is_fork_of_kernel(pid)
+            (core if belongs else detached)[pid] = entry
+        return Split(core, detached)
+
+    def doomed(self, processes: Dict[int, Stat]) -> List[Stat]:
+        """What must end when the launch is retired, by its policy."""
+        core, detached = self.split(processes)
+        ending = list(core.values())
+        return [*ending, *detached.values()] if self.kill_detached else ending
