@@ -2,10 +2,7 @@ import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { refreshIcon } from '@jupyterlab/ui-components';
 
-import { ownershipIcon } from './icons';
 import { CommandIDs, PANEL_ID, type IOwnershipModel } from './tokens';
-
-const NO_ARGS = { type: 'object', properties: {} } as const;
 
 /** Add the commands of the panel; the palette and the View menu name them. */
 export function addCommands(
@@ -14,10 +11,13 @@ export function addCommands(
   trans: TranslationBundle
 ): void {
   app.commands.addCommand(CommandIDs.show, {
-    label: trans.__('Show Kernel Ownership'),
+    // In the View menu it stands among the bare names of other panels.
+    label: args =>
+      args.isPalette
+        ? trans.__('Show Kernel Ownership')
+        : trans.__('Kernel Ownership'),
     caption: trans.__('Show what this server does for its kernels'),
-    icon: args => (args.isPalette ? undefined : ownershipIcon),
-    describedBy: { args: NO_ARGS },
+    describedBy: { args: flag('isPalette', trans.__('Shown in the palette')) },
     execute: () => {
       app.shell.activateById(PANEL_ID);
     }
@@ -26,17 +26,15 @@ export function addCommands(
     label: args => (args.toolbar ? '' : trans.__('Refresh Kernel Ownership')),
     caption: trans.__('Ask the server again'),
     icon: args => (args.toolbar ? refreshIcon : undefined),
-    describedBy: {
-      args: {
-        type: 'object',
-        properties: {
-          toolbar: {
-            type: 'boolean',
-            description: trans.__('Whether it is a button of the toolbar')
-          }
-        }
-      }
-    },
+    describedBy: { args: flag('toolbar', trans.__('Shown in a toolbar')) },
     execute: () => model.refresh()
   });
+}
+
+/** JSON schema of arguments with one optional flag. */
+function flag(name: string, description: string) {
+  return {
+    type: 'object',
+    properties: { [name]: { type: 'boolean', description } }
+  };
 }

@@ -1,5 +1,10 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { checkIcon, infoIcon, type LabIcon } from '@jupyterlab/ui-components';
+import {
+  checkIcon,
+  errorIcon,
+  infoIcon,
+  type LabIcon
+} from '@jupyterlab/ui-components';
 import React from 'react';
 
 import { describe, type Tone } from './sentence';
@@ -7,7 +12,7 @@ import type { ServerState } from './tokens';
 
 const ICONS: Record<Tone, LabIcon> = {
   good: checkIcon,
-  warning: infoIcon,
+  warning: errorIcon,
   neutral: infoIcon
 };
 

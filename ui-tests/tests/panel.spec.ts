@@ -18,7 +18,7 @@ test('the panel opens from the side bar and says one sentence', async ({
   await expect(panel).toBeHidden();
   await page.getByRole('tab', { name: 'Kernel Ownership' }).click();
   await expect(panel).toBeVisible();
-  await expect(panel.getByText('This server')).toBeVisible();
+  await expect(panel.getByText('This server', { exact: true })).toBeVisible();
   await expect(panel.getByText('watched')).toBeVisible();
 });
 
