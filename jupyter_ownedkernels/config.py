@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traitlets import Bool, CaselessStrEnum, Float, Integer, List, Unicode
+from traitlets import Bool, CaselessStrEnum, Float, Integer, Unicode
 from traitlets.config import Configurable
 
 from .ownership import Settings

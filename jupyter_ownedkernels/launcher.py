@@ -197,9 +197,7 @@ class Launch:
         elif op == "failed":
             _reject(self.started, _error_of(message))
         elif op == "kernel":
-            self.kernel = KernelProcess(
-                message["pid"], message["start_ticks"], message["session"]
-            )
+            self.kernel = KernelProcess(message["pid"], message["start_ticks"], message["session"])
             if self.on_kernel is not None:
                 self.on_kernel(self)
         elif op == "signalled":

@@ -12,7 +12,8 @@ import os
 import signal
 import subprocess
 import threading
-from concurrent.futures import CancelledError, Future, TimeoutError as FutureTimeout
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from typing import IO, TYPE_CHECKING, Any
 
 from jupyter_client.launcher import launch_kernel

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 import pathlib
-
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
@@ -127,7 +126,7 @@ class OwnedProvisioner(LocalProvisioner):
         env[LAUNCH_MARKER] = record.launch_id
         request = LaunchRequest(
             launch_id=record.launch_id,
-            argv=[os.path.expanduser(part) for part in cmd],
+            argv=_expanded(cmd),
             env=env,
             cwd=_folder(kwargs.get("cwd")),
             connection_file=record.connection_file,
@@ -294,3 +293,6 @@ def _folder(cwd: Any) -> str | None:
         return None
 
 
+def _expanded(cmd: list[str]) -> list[str]:
+    """As Jupyter's own launcher does: ``~`` is allowed in the command and its arguments."""
+    return [os.path.expanduser(part) for part in cmd]

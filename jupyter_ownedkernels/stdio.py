@@ -47,7 +47,7 @@ class Stdio:
             if source is None:
                 os.close(writer)
             else:
-                raw = io.open(writer, "wb")
+                raw = open(writer, "wb")  # noqa: SIM115
                 self.stdin = io.TextIOWrapper(raw, write_through=True) if text else raw
             return reader
         return self._given(source)
@@ -62,7 +62,7 @@ class Stdio:
         if target == subprocess.PIPE:
             reader, writer = os.pipe()
             self._close_later.append(writer)
-            raw = io.open(reader, "rb")
+            raw = open(reader, "rb")  # noqa: SIM115
             setattr(self, name, io.TextIOWrapper(raw) if text else raw)
             return writer
         return self._given(target)

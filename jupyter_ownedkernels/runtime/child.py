@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from . import lineage
 
@@ -14,8 +14,8 @@ _RESTORED = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
 
 
 def start(
-    request: Dict[str, Any], stdio: List[int], dispositions: Dict[int, Any]
-) -> Tuple[int, Optional[Dict[str, Any]]]:
+    request: dict[str, Any], stdio: list[int], dispositions: dict[int, Any]
+) -> tuple[int, dict[str, Any] | None]:
     """Fork and exec ``argv``. Returns the pid, and what failed when exec did.
 
     ``dispositions`` are the signal handlings that the spawner was started with; the
@@ -48,9 +48,9 @@ def start(
 
 def _become_kernel(
     keeper: int,
-    request: Dict[str, Any],
-    stdio: List[int],
-    dispositions: Dict[int, Any],
+    request: dict[str, Any],
+    stdio: list[int],
+    dispositions: dict[int, Any],
     tell: int,
 ) -> None:
     os.setsid()
@@ -79,14 +79,14 @@ def _become_kernel(
     _execute(argv, environment)
 
 
-def _execute(argv: List[str], environment: Dict[str, str]) -> None:
+def _execute(argv: list[str], environment: dict[str, str]) -> None:
     """exec, with the error that subprocess.Popen would raise for the same program."""
     if os.path.dirname(argv[0]):
         candidates = [argv[0]]
     else:
         candidates = [os.path.join(p, argv[0]) for p in os.get_exec_path(environment)]
-    saved: Optional[OSError] = None
-    last: Optional[OSError] = None
+    saved: OSError | None = None
+    last: OSError | None = None
     for path in candidates:
         try:
             os.execve(path, argv, environment)

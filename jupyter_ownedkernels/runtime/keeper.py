@@ -14,7 +14,7 @@ import select
 import signal
 import socket
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable
 
 from . import child, files, lineage, procfs, records, waiting, wire
 from .retire import Leftover, Retirement, Sent, Target, send
@@ -31,11 +31,11 @@ class Keeper:
         lease: socket.socket,
         owner: int,
         wakeup: int,
-        request: Dict[str, Any],
+        request: dict[str, Any],
         note_session: Callable[[int], None],
     ) -> None:
-        self._lease: Optional[socket.socket] = lease
-        self._owner: Optional[int] = owner
+        self._lease: socket.socket | None = lease
+        self._owner: int | None = owner
         self._wakeup = wakeup
         self._request = request
         self._note_session = note_session
@@ -43,12 +43,12 @@ class Keeper:
             request["connection_file"], request["ports"], request["detached"] == "kill"
         )
         self._launched = 0
-        self._exit: Optional[Dict[str, Any]] = None
-        self._retirement: Optional[Retirement] = None
+        self._exit: dict[str, Any] | None = None
+        self._retirement: Retirement | None = None
 
     # -- start -------------------------------------------------------------------
 
-    def launch(self, stdio: List[int], dispositions: Dict[int, Any]) -> bool:
+    def launch(self, stdio: list[int], dispositions: dict[int, Any]) -> bool:
         """Fork and exec the kernel; tell the owner. False when there is none to keep."""
         if self._owner_is_gone():
             return False
@@ -105,7 +105,7 @@ class Keeper:
                 self._obey()
         self._report()
 
-    def _wait(self, poller: "select.poll", pause: Optional[float]) -> List[int]:
+    def _wait(self, poller: select.poll, pause: float | None) -> list[int]:
         fds = [self._owner, self._lease.fileno() if self._lease else None]
         watched = [fd for fd in fds if fd is not None]
         if self._retirement is not None:
@@ -140,13 +140,13 @@ class Keeper:
         else:
             self._retirement.escalate(grace)
 
-    def _doomed(self) -> List[procfs.Stat]:
+    def _doomed(self) -> list[procfs.Stat]:
         processes = self._descendants()
         self._facts.learn(processes)
         return self._facts.doomed(processes)
 
     @staticmethod
-    def _descendants() -> Dict[int, procfs.Stat]:
+    def _descendants() -> dict[int, procfs.Stat]:
         if procfs.has_children_files():
             return procfs.descendants(os.getpid())
         return procfs.descendants(os.getpid(), procfs.table()[0])
@@ -256,7 +256,7 @@ class Keeper:
             return
         self._finish_for_owner(survivors)
 
-    def _finish_for_owner(self, survivors: List[Dict[str, Any]]) -> None:
+    def _finish_for_owner(self, survivors: list[dict[str, Any]]) -> None:
         """What the owner would have done: it is dead, so this process does it."""
         if self._request["remove_connection_file"]:
             files.remove(self._request["connection_file"])
@@ -275,7 +275,7 @@ class Keeper:
             except OSError:
                 pass  # Nobody is left to be told; recovery finds the launch open and looks.
 
-    def _tell(self, message: wire.Message, fds: "List[int] | None" = None) -> None:
+    def _tell(self, message: wire.Message, fds: list[int] | None = None) -> None:
         if self._lease is None:
             return
         try:
@@ -284,7 +284,7 @@ class Keeper:
             pass  # The end of the lease itself is seen, and acted on, by the loop.
 
 
-def failed(stage: str, error: OSError) -> Dict[str, Any]:
+def failed(stage: str, error: OSError) -> dict[str, Any]:
     """The ``failed`` message for an error of the system."""
     return {
         "op": "failed",
@@ -300,7 +300,7 @@ def _ticks(pid: int) -> int:
     return entry.start_ticks if entry else 0
 
 
-def _survivor(left: Leftover) -> Dict[str, Any]:
+def _survivor(left: Leftover) -> dict[str, Any]:
     return {
         "pid": left.target.pid,
         "start_ticks": left.target.start_ticks,
@@ -313,9 +313,9 @@ def run(
     lease: socket.socket,
     owner: int,
     wakeup: int,
-    request: Dict[str, Any],
-    stdio: List[int],
-    dispositions: Dict[int, Any],
+    request: dict[str, Any],
+    stdio: list[int],
+    dispositions: dict[int, Any],
     note_session: Callable[[int], None],
 ) -> int:
     """Body of the forked process. The answer is its exit status."""

@@ -13,7 +13,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
 
 
-def _prctl(option: int, value: "int | bytes") -> bool:
+def _prctl(option: int, value: int | bytes) -> bool:
     if _libc is None:
         return False
     argument = ctypes.c_ulong(value) if isinstance(value, int) else ctypes.c_char_p(value)

@@ -8,7 +8,8 @@ third for the second: "I may not look" is not "there is nothing".
 from __future__ import annotations
 
 import os
-from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 CLOCK_TICKS: int = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 PAGE_SIZE: int = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
@@ -34,11 +35,15 @@ class Stat(NamedTuple):
     start_ticks: int
     cpu_ticks: int
     rss_pages: int
+    threads: int
 
     @property
     def alive(self) -> bool:
-        """False for a zombie (Z) and for a process being removed (X)."""
-        return self.state not in "ZX"
+        """False for a zombie (Z) and for a process being removed (X).
+
+        A process whose main thread has left shows Z while its other threads run on.
+        """
+        return self.state not in "ZX" or self.threads > 1
 
 
 def parse_stat(raw: bytes) -> Stat:
@@ -55,14 +60,15 @@ def parse_stat(raw: bytes) -> Stat:
         start_ticks=int(rest[19]),
         cpu_ticks=int(rest[11]) + int(rest[12]),
         rss_pages=int(rest[21]),
+        threads=int(rest[17]),
     )
 
 
-def _read(path: str) -> Optional[bytes]:
+def _read(path: str) -> bytes | None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            chunks = []
+            chunks: list[bytes] = []
             while True:
                 chunk = os.read(fd, 65536)
                 if not chunk:
@@ -74,9 +80,9 @@ def _read(path: str) -> Optional[bytes]:
         return None
 
 
-def stat(pid: int) -> Optional[Stat]:
+def stat(pid: int) -> Stat | None:
     """The process's stat line; None when it is gone; PermissionError when hidden."""
-    raw = _read("/proc/%d/stat" % pid)
+    raw = _read(f"/proc/{pid}/stat")
     return parse_stat(raw) if raw else None
 
 
@@ -87,10 +93,10 @@ def pids() -> Iterator[int]:
             yield int(name)
 
 
-def table() -> Tuple[Dict[int, Stat], Set[int]]:
+def table() -> tuple[dict[int, Stat], set[int]]:
     """All processes by pid, and the pids whose stat line may not be read."""
-    found: Dict[int, Stat] = {}
-    hidden: Set[int] = set()
+    found: dict[int, Stat] = {}
+    hidden: set[int] = set()
     for pid in pids():
         try:
             entry = stat(pid)
@@ -102,9 +108,9 @@ def table() -> Tuple[Dict[int, Stat], Set[int]]:
     return found, hidden
 
 
-def cmdline(pid: int) -> Optional[Tuple[str, ...]]:
+def cmdline(pid: int) -> tuple[str, ...] | None:
     """The argument vector; empty for a zombie or a kernel thread, None when gone."""
-    raw = _read("/proc/%d/cmdline" % pid)
+    raw = _read(f"/proc/{pid}/cmdline")
     if raw is None:
         return None
     if not raw:
@@ -114,32 +120,32 @@ def cmdline(pid: int) -> Optional[Tuple[str, ...]]:
     return tuple(os.fsdecode(part) for part in raw.split(b"\0"))
 
 
-def environ(pid: int) -> Optional[Dict[str, str]]:
+def environ(pid: int) -> dict[str, str] | None:
     """The environment that the process was executed with. Never log or store it."""
-    raw = _read("/proc/%d/environ" % pid)
+    raw = _read(f"/proc/{pid}/environ")
     if raw is None:
         return None
     pairs = (os.fsdecode(part).partition("=") for part in raw.split(b"\0") if part)
     return {name: value for name, _, value in pairs}
 
 
-def executable(pid: int) -> Optional[str]:
+def executable(pid: int) -> str | None:
     """What /proc/PID/exe points to; None when gone."""
     try:
-        return os.readlink("/proc/%d/exe" % pid)
+        return os.readlink(f"/proc/{pid}/exe")
     except _GONE:
         return None
 
 
-def uid(pid: int) -> Optional[int]:
+def uid(pid: int) -> int | None:
     """The effective user id; None when gone."""
     try:
-        return os.stat("/proc/%d" % pid).st_uid
+        return os.stat(f"/proc/{pid}").st_uid
     except _GONE:
         return None
 
 
-def children(pid: int) -> Optional[List[int]]:
+def children(pid: int) -> list[int] | None:
     """Direct children by way of /proc/PID/task/*/children.
 
     Reads one small file per thread instead of the whole process table. May miss one
@@ -147,12 +153,12 @@ def children(pid: int) -> Optional[List[int]]:
     changes. None when the process is gone; OSError when the system has no such file.
     """
     try:
-        tasks = os.listdir("/proc/%d/task" % pid)
+        tasks = os.listdir(f"/proc/{pid}/task")
     except _GONE:
         return None
-    found: List[int] = []
+    found: list[int] = []
     for task in tasks:
-        raw = _read("/proc/%d/task/%s/children" % (pid, task))
+        raw = _read(f"/proc/{pid}/task/{task}/children")
         if raw:
             found.extend(int(number) for number in raw.split())
     return found
@@ -160,18 +166,18 @@ def children(pid: int) -> Optional[List[int]]:
 
 def has_children_files() -> bool:
     """Whether the kernel was built with the per-thread list of children."""
-    return os.path.exists("/proc/self/task/%d/children" % os.getpid())
+    return os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
-def descendants(root: int, snapshot: Optional[Dict[int, Stat]] = None) -> Dict[int, Stat]:
+def descendants(root: int, snapshot: dict[int, Stat] | None = None) -> dict[int, Stat]:
     """Every process below ``root`` (itself left out), zombies included.
 
     With a ``snapshot`` of the whole table the links are taken from it, else from the
     lists of children.
     """
-    found: Dict[int, Stat] = {}
+    found: dict[int, Stat] = {}
     if snapshot is not None:
-        below: Dict[int, List[int]] = {}
+        below: dict[int, list[int]] = {}
         for entry in snapshot.values():
             below.setdefault(entry.ppid, []).append(entry.pid)
         pending = list(below.get(root, ()))
@@ -187,18 +193,18 @@ def descendants(root: int, snapshot: Optional[Dict[int, Stat]] = None) -> Dict[i
         pid = pending.pop()
         if pid in found or pid == root:
             continue
-        entry = stat(pid)
-        if entry is None:
+        seen = stat(pid)
+        if seen is None:
             continue
-        found[pid] = entry
+        found[pid] = seen
         pending.extend(children(pid) or ())
     return found
 
 
-def socket_inodes(pid: int) -> FrozenSet[int]:
+def socket_inodes(pid: int) -> frozenset[int]:
     """Inode numbers of the sockets that the process has open; empty when gone."""
-    folder = "/proc/%d/fd" % pid
-    inodes: Set[int] = set()
+    folder = f"/proc/{pid}/fd"
+    inodes: set[int] = set()
     try:
         names = os.listdir(folder)
     except _GONE:
@@ -213,18 +219,18 @@ def socket_inodes(pid: int) -> FrozenSet[int]:
     return frozenset(inodes)
 
 
-def tcp_listeners(pid: int = 0) -> Dict[int, Set[int]]:
+def tcp_listeners(pid: int = 0) -> dict[int, set[int]]:
     """Port to inodes of the TCP sockets that listen in the process's network namespace.
 
     The kernel prints listening sockets first, so reading stops at the first row that
     is in another state: on a machine with a large connection table the rest costs
     milliseconds.
     """
-    found: Dict[int, Set[int]] = {}
+    found: dict[int, set[int]] = {}
     who = str(pid) if pid else "self"
     for name in ("tcp", "tcp6"):
         try:
-            stream = open("/proc/%s/net/%s" % (who, name), encoding="ascii", errors="replace")
+            stream = open(f"/proc/{who}/net/{name}", encoding="ascii", errors="replace")  # noqa: SIM115
         except _GONE:
             continue
         with stream:
@@ -238,9 +244,9 @@ def tcp_listeners(pid: int = 0) -> Dict[int, Set[int]]:
     return found
 
 
-def unix_listeners(pid: int = 0) -> Dict[str, int]:
+def unix_listeners(pid: int = 0) -> dict[str, int]:
     """Path to inode of the Unix sockets that accept connections."""
-    found: Dict[str, int] = {}
+    found: dict[str, int] = {}
     raw = _read("/proc/%s/net/unix" % (str(pid) if pid else "self"))
     for line in (raw or b"").splitlines()[1:]:
         columns = line.split(None, 7)
@@ -249,12 +255,12 @@ def unix_listeners(pid: int = 0) -> Dict[str, int]:
     return found
 
 
-def listening_inodes(pid: int) -> FrozenSet[int]:
+def listening_inodes(pid: int) -> frozenset[int]:
     """Inodes of the listening sockets, TCP and Unix, that the process has open."""
     own = socket_inodes(pid)
     if not own:
         return own
-    listening: Set[int] = set(unix_listeners(pid).values())
+    listening: set[int] = set(unix_listeners(pid).values())
     for inodes in tcp_listeners(pid).values():
         listening |= inodes
     return own & frozenset(listening)

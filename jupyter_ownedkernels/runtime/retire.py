@@ -15,7 +15,8 @@ import os
 import select
 import signal
 import time
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set
+from collections.abc import Iterable
+from typing import Callable, NamedTuple
 
 from . import procfs
 
@@ -49,7 +50,7 @@ class Leftover(NamedTuple):
     reason: str  # "not-permitted", "uninterruptible" or "timeout"
 
 
-def open_pidfd(target: Target) -> Optional[int]:
+def open_pidfd(target: Target) -> int | None:
     """A pidfd that is proven to be the target's.
 
     None where pidfds are not to be had (old kernel, no descriptor left). Raises
@@ -78,7 +79,7 @@ def is_running(target: Target) -> bool:
     return entry is not None and entry.start_ticks == target.start_ticks and entry.alive
 
 
-def send(target: Target, signum: int, pidfd: Optional[int] = None) -> Sent:
+def send(target: Target, signum: int, pidfd: int | None = None) -> Sent:
     """Signal one process after proving that it is the one that is meant."""
     own_fd = None
     try:
@@ -120,15 +121,15 @@ class Retirement:
         now = clock()
         self._kill_at = now + grace
         self._deadline = now + max(timeout, grace)
-        self._held: Dict[Target, Optional[int]] = {}
-        self._termed: Set[Target] = set()
-        self._denied: Set[Target] = set()
+        self._held: dict[Target, int | None] = {}
+        self._termed: set[Target] = set()
+        self._denied: set[Target] = set()
         self._quiet = 0
-        self.killed: Set[Target] = set()
-        self.leftovers: List[Leftover] = []
+        self.killed: set[Target] = set()
+        self.leftovers: list[Leftover] = []
 
     @property
-    def fds(self) -> List[int]:
+    def fds(self) -> list[int]:
         """Descriptors that become readable when one of the processes ends."""
         return [fd for fd in self._held.values() if fd is not None]
 
@@ -136,7 +137,7 @@ class Retirement:
         """Shorten what is left of the grace; a longer one is ignored."""
         self._kill_at = min(self._kill_at, self._clock() + grace)
 
-    def step(self) -> Optional[float]:
+    def step(self) -> float | None:
         """Look, signal, and say how many seconds may be waited. None: it is over."""
         found = [entry for entry in self._find() if entry.alive]
         alive = {Target(entry.pid, entry.start_ticks): entry for entry in found}
@@ -149,11 +150,13 @@ class Retirement:
         if not waiting:
             self._quiet += 1
             if self._quiet >= _QUIET_WALKS:
-                return self._finish(alive)
+                self._finish(alive)
+                return None
             return 0.0
         self._quiet = 0
         if now >= self._deadline:
-            return self._finish(alive)
+            self._finish(alive)
+            return None
         until = self._kill_at if now < self._kill_at else self._deadline
         blind = any(self._held.get(target) is None for target in waiting)
         return min(until - now, _BLIND_INTERVAL) if blind else max(until - now, 0.0)
@@ -178,13 +181,13 @@ class Retirement:
                 # Without it a stopped process would not see SIGTERM and take the whole grace.
                 send(target, signal.SIGCONT, pidfd)
 
-    def _forget(self, alive: Dict[Target, procfs.Stat]) -> None:
+    def _forget(self, alive: dict[Target, procfs.Stat]) -> None:
         for target in [held for held in self._held if held not in alive]:
             fd = self._held.pop(target)
             if fd is not None:
                 os.close(fd)
 
-    def _finish(self, alive: Dict[Target, procfs.Stat]) -> None:
+    def _finish(self, alive: dict[Target, procfs.Stat]) -> None:
         for target, entry in alive.items():
             if target in self._denied:
                 reason = "not-permitted"
@@ -192,14 +195,13 @@ class Retirement:
                 reason = "uninterruptible" if entry.state == "D" else "timeout"
             self.leftovers.append(Leftover(target, entry.session, reason))
         self.close()
-        return None
 
     def close(self) -> None:
         """Give the descriptors back. Called by :meth:`step` at the end."""
         self._forget({})
 
 
-def run(retirement: Retirement) -> List[Leftover]:
+def run(retirement: Retirement) -> list[Leftover]:
     """Drive a retirement to its end, blocking; for owner, recovery and doctor."""
     try:
         while True:

@@ -20,7 +20,7 @@ import signal
 import socket
 import struct
 import traceback
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from . import keeper, lineage, procfs, waiting, wire
 from .retire import Retirement
@@ -51,7 +51,7 @@ class Board:
                 _SESSION.pack_into(self._memory, slot * _SESSION.size, session)
                 return
 
-    def sessions(self) -> List[int]:
+    def sessions(self) -> list[int]:
         slots = range(_BOARD_SLOTS)
         seen = [_SESSION.unpack_from(self._memory, slot * _SESSION.size)[0] for slot in slots]
         return [session for session in seen if session]
@@ -73,11 +73,11 @@ class Spawner:
     """State of the process; one instance, made by :func:`main`."""
 
     def __init__(self, control: socket.socket, owner: int) -> None:
-        self._control: Optional[socket.socket] = control
-        self._owner: Optional[int] = owner
-        self._kept: Dict[int, Kept] = {}
-        self._retirements: List[Retirement] = []
-        self._dispositions: Dict[int, Any] = {
+        self._control: socket.socket | None = control
+        self._owner: int | None = owner
+        self._kept: dict[int, Kept] = {}
+        self._retirements: list[Retirement] = []
+        self._dispositions: dict[int, Any] = {
             signum: signal.getsignal(signum) for signum in _INHERITED_SIGNALS
         }
         self._sigmask = sorted(int(s) for s in signal.pthread_sigmask(signal.SIG_BLOCK, []))
@@ -102,7 +102,7 @@ class Spawner:
             elif self._control is not None and self._control.fileno() in ready:
                 self._take_request()
 
-    def _watched(self) -> List[int]:
+    def _watched(self) -> list[int]:
         fds = [fd for retirement in self._retirements for fd in retirement.fds]
         if self._control is not None:
             fds.append(self._control.fileno())
@@ -110,7 +110,7 @@ class Spawner:
             fds.append(self._owner)
         return fds
 
-    def _press_on(self) -> Optional[float]:
+    def _press_on(self) -> float | None:
         """Step what is being retired here; the shortest wait that any of it asks for."""
         pauses = [(retirement, retirement.step()) for retirement in self._retirements]
         self._retirements = [retirement for retirement, pause in pauses if pause is not None]
@@ -137,7 +137,7 @@ class Spawner:
         finally:
             wire.close(fds)
 
-    def _launch(self, request: Dict[str, Any], fds: List[int]) -> None:
+    def _launch(self, request: dict[str, Any], fds: list[int]) -> None:
         board = Board()
         request["sigmask"] = self._sigmask
         try:
@@ -151,10 +151,11 @@ class Spawner:
         facts = Facts(request["connection_file"], request["ports"], request["detached"] == "kill")
         self._kept[pid] = Kept(facts, board, request["grace"], request["retire_timeout"])
 
-    def _become_keeper(self, request: Dict[str, Any], fds: List[int], board: Board) -> None:
+    def _become_keeper(self, request: dict[str, Any], fds: list[int], board: Board) -> None:
         status = 70
         try:
-            assert self._control is not None and self._owner is not None
+            assert self._control is not None
+            assert self._owner is not None
             self._control.close()
             os.close(self._wakeup)
             os.close(self._writer)
@@ -197,7 +198,7 @@ class Spawner:
         others = {s for other in self._kept.values() for s in other.board.sessions()}
         kept.facts.sessions.update(set(kept.board.sessions()) - others)
 
-        def doomed() -> List[procfs.Stat]:
+        def doomed() -> list[procfs.Stat]:
             snapshot, _ = procfs.table()
             below = procfs.descendants(os.getpid(), snapshot)
             for pid in self._kept:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Set, Tuple
+from collections.abc import Iterable
+from typing import Callable, NamedTuple
 
 from . import procfs
 from .procfs import Stat
@@ -11,15 +12,15 @@ from .procfs import Stat
 class Split(NamedTuple):
     """The processes of one launch. Every descendant is in exactly one of the two."""
 
-    core: Dict[int, Stat]
-    detached: Dict[int, Stat]
+    core: dict[int, Stat]
+    detached: dict[int, Stat]
 
 
 class Looks(NamedTuple):
     """How a process shows what it runs: its executable and its argument vector."""
 
-    executable: Optional[str]
-    argv: Tuple[str, ...]
+    executable: str | None
+    argv: tuple[str, ...]
 
 
 def looks(pid: int) -> Looks:
@@ -30,7 +31,7 @@ def looks(pid: int) -> Looks:
         return Looks(None, ())
 
 
-def _depth(entry: Stat, processes: Dict[int, Stat]) -> int:
+def _depth(entry: Stat, processes: dict[int, Stat]) -> int:
     depth = 0
     while entry.ppid in processes and depth < len(processes):
         entry = processes[entry.ppid]
@@ -39,10 +40,10 @@ def _depth(entry: Stat, processes: Dict[int, Stat]) -> int:
 
 
 def kernel_process(
-    processes: Dict[int, Stat],
+    processes: dict[int, Stat],
     connection_file: str,
     look: Callable[[int], Looks] = looks,
-) -> Optional[Stat]:
+) -> Stat | None:
     """The deepest process that has the connection file's path as an argument.
 
     Wrappers such as ``conda run`` or ``sudo`` carry the path too, hence the deepest. A
@@ -57,7 +58,7 @@ def kernel_process(
             seen = look(pid)
             if connection_file in seen.argv:
                 bearing[pid] = seen
-    found: List[Tuple[int, int, int]] = []
+    found: list[tuple[int, int, int]] = []
     for pid in bearing:
         above = processes[pid].ppid
         steps = 0
@@ -77,15 +78,15 @@ class Facts:
         self, connection_file: str = "", ports: Iterable[int] = (), kill_detached: bool = False
     ) -> None:
         self.connection_file = connection_file
-        self.ports: FrozenSet[int] = frozenset(ports)
+        self.ports: frozenset[int] = frozenset(ports)
         self.kill_detached = kill_detached
-        self.sessions: Set[int] = set()
-        self.listeners: Set[int] = set()
-        self.kernel: Optional[Stat] = None
-        self._kernel_looks: Optional[Looks] = None
+        self.sessions: set[int] = set()
+        self.listeners: set[int] = set()
+        self.kernel: Stat | None = None
+        self._kernel_looks: Looks | None = None
         self._settled = False
 
-    def learn(self, processes: Dict[int, Stat], settle: bool = False) -> Optional[Stat]:
+    def learn(self, processes: dict[int, Stat], settle: bool = False) -> Stat | None:
         """Look for the kernel process and what it listens on; remember both.
 
         Called while the kernel lives, since afterwards neither can be read any more.
@@ -121,9 +122,10 @@ class Facts:
         except PermissionError:
             return False
 
-    def split(self, processes: Dict[int, Stat]) -> Split:
+    def split(self, processes: dict[int, Stat]) -> Split:
         """Sort living descendants of the launch into core and detached."""
-        core, detached = {}, {}
+        core: dict[int, Stat] = {}
+        detached: dict[int, Stat] = {}
         for pid, entry in processes.items():
             if not entry.alive:
                 continue
@@ -131,7 +133,7 @@ class Facts:
             (core if belongs else detached)[pid] = entry
         return Split(core, detached)
 
-    def doomed(self, processes: Dict[int, Stat]) -> List[Stat]:
+    def doomed(self, processes: dict[int, Stat]) -> list[Stat]:
         """What must end when the launch is retired, by its policy."""
         core, detached = self.split(processes)
         ending = list(core.values())

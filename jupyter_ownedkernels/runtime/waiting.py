@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Optional, Tuple
 
 
-def watch_children() -> Tuple[int, int]:
+def watch_children() -> tuple[int, int]:
     """Make SIGCHLD readable: the answer is the reading and the writing end of a pipe.
 
     The writing end is the process's wake-up descriptor; a forked child that calls this
@@ -34,6 +33,6 @@ def drain(fd: int) -> None:
         pass
 
 
-def milliseconds(pause: Optional[float]) -> Optional[int]:
+def milliseconds(pause: float | None) -> int | None:
     """For poll(). Rounded up, so that a wait of 0.4 ms is not a busy loop of zeros."""
     return None if pause is None else int(pause * 1000 + 0.999)

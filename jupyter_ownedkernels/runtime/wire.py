@@ -30,21 +30,22 @@ import json
 import os
 import socket
 import tempfile
-from typing import Any, Dict, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 # Below the smallest default of net.core.wmem_default (212992) by a wide margin.
 INLINE_LIMIT = 32 * 1024
 MAX_FDS = 8
 _CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
-Message = Dict[str, Any]
+Message = dict[str, Any]
 
 
 class Closed(Exception):
     """The other end is closed: for a lease this means that it has ended."""
 
 
-def pair() -> Tuple[socket.socket, socket.socket]:
+def pair() -> tuple[socket.socket, socket.socket]:
     """Two connected sockets that keep message boundaries, both close-on-exec."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
@@ -88,7 +89,7 @@ def send(sock: socket.socket, message: Message, fds: Sequence[int] = ()) -> None
             os.close(spill)
 
 
-def receive(sock: socket.socket, flags: int = 0) -> Tuple[Message, List[int]]:
+def receive(sock: socket.socket, flags: int = 0) -> tuple[Message, list[int]]:
     """Receive one message and the descriptors that came with it (all close-on-exec).
 
     Raises Closed at the end of file, BlockingIOError with ``MSG_DONTWAIT`` when there

@@ -1,0 +1,110 @@
+"""Becoming the server's kernel manager by ``pip install``, and stepping aside.
+
+The server's link hooks run before its kernel manager is made, but also before the
+configuration of JupyterLab is read. A value set there would override what the user
+chose in ``jupyter_lab_config.py``, and would make a server with a Gateway fail to start.
+So no value is set: the *default* of the trait is wrapped. It is asked for when all
+configuration and the Gateway client exist, any explicit value is stronger, and another
+extension that does the same can wrap it again.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from jupyter_client.provisioning.factory import KernelProvisionerFactory
+
+from .config import OwnedKernels
+from .spawners import unsupported_reason
+
+if TYPE_CHECKING:
+    from jupyter_server.serverapp import ServerApp
+
+PROVISIONER_NAME = "owned-provisioner"
+_STOCK_PROVISIONER = "local-provisioner"
+_TRAIT = "kernel_manager_class"
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How far this server is taken over, and why not further."""
+
+    name: Literal["full", "provisioner-only", "inactive"]
+    reason: str
+
+
+def offer_manager(serverapp: ServerApp) -> None:
+    """Offer :class:`.OwnedKernelManager` as the default mapping manager.
+
+    Called by the server extension's link hook. traitlets looks for a default's maker by
+    the name ``_<trait>_default`` on the instance first; where a later version does not,
+    the trait is set, if nobody has set it.
+    """
+    from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+
+    def owned(app: ServerApp, chosen: Any) -> Any:
+        if chosen is not AsyncMappingKernelManager or not OwnedKernels(parent=app).enabled:
+            return chosen
+        from .manager import OwnedKernelManager
+
+        return OwnedKernelManager
+
+    find_maker = getattr(serverapp, "_get_trait_default_generator", None)
+    if find_maker is not None:
+        original = find_maker(_TRAIT)
+        maker = f"_{_TRAIT}_default"
+        setattr(serverapp, maker, lambda app: owned(app, original(app)))
+        if find_maker(_TRAIT) is not original:
+            return
+        delattr(serverapp, maker)
+    if not serverapp.trait_has_value(_TRAIT) and _TRAIT not in serverapp.config.ServerApp:
+        serverapp.set_trait(_TRAIT, owned(serverapp, AsyncMappingKernelManager))
+
+
+def offer_provisioner(parent: Any) -> bool:
+    """Make ours the default provisioner, unless the user named one.
+
+    Kernelspecs with a provisioner of their own keep it. Answers whether ours is the
+    default now.
+    """
+    factory = KernelProvisionerFactory.instance(parent=parent)
+    if not _provisioner_was_chosen(factory, parent) and OwnedKernels(parent=parent).enabled:
+        factory.default_provisioner_name = PROVISIONER_NAME
+    return bool(factory.default_provisioner_name == PROVISIONER_NAME)
+
+
+def _provisioner_was_chosen(factory: KernelProvisionerFactory, parent: Any) -> bool:
+    # By configuration of either, by the environment, or by assignment. That the trait has
+    # a value says nothing: its own default is kept once somebody has asked for it.
+    if os.environ.get(factory.default_provisioner_name_env):
+        return True
+    configs = [factory.config, getattr(parent, "config", {})]
+    if any("default_provisioner_name" in c.get(type(factory).__name__, {}) for c in configs):
+        return True
+    return factory.default_provisioner_name not in (_STOCK_PROVISIONER, PROVISIONER_NAME)
+
+
+def settle(serverapp: ServerApp) -> Mode:
+    """What became of the offer; called by the load hook, when the manager exists.
+
+    Under a manager that the user chose, kernels are still watched by way of the
+    provisioner.
+    """
+    from .manager import OwnedKernelManager
+
+    if serverapp.gateway_config.gateway_enabled:
+        return Mode("inactive", "kernels run behind a Gateway, which owns them")
+    if not OwnedKernels(parent=serverapp).enabled:
+        return Mode("inactive", "switched off by OwnedKernels.enabled = False")
+    unsupported = unsupported_reason()
+    if unsupported is not None:
+        return Mode("inactive", unsupported)
+    if not offer_provisioner(serverapp):
+        name = KernelProvisionerFactory.instance().default_provisioner_name
+        return Mode("inactive", f"the provisioner {name} is configured for all kernels")
+    if isinstance(serverapp.kernel_manager, OwnedKernelManager):
+        return Mode("full", "every kernel is watched and on record")
+    chosen = type(serverapp.kernel_manager).__name__
+    return Mode("provisioner-only", f"the kernel manager {chosen} was chosen for this server")
