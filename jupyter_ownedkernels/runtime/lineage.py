@@ -7,8 +7,10 @@ import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1
+_PR_GET_PDEATHSIG = 2
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
 
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
 
@@ -37,3 +39,20 @@ def die_with_parent() -> bool:
 def set_name(name: str) -> bool:
     """What ``ps`` shows as the name; at most 15 bytes."""
     return _prctl(_PR_SET_NAME, name.encode("ascii")[:15])
+
+
+def _can_get(option: int) -> bool:
+    if _libc is None:
+        return False
+    answer = ctypes.c_int()
+    return bool(_libc.prctl(option, ctypes.byref(answer), 0, 0, 0) == 0)
+
+
+def knows_subreapers() -> bool:
+    """Whether :func:`become_subreaper` can work here. Changes nothing."""
+    return _can_get(_PR_GET_CHILD_SUBREAPER)
+
+
+def knows_parent_death_signals() -> bool:
+    """Whether :func:`die_with_parent` can work here. Changes nothing."""
+    return _can_get(_PR_GET_PDEATHSIG)
