@@ -62,8 +62,12 @@ class Survivor:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Survivor:
         """Read what :meth:`to_json` wrote. ValueError when a field is missing or odd."""
-        numbers = tuple(_typed(data, name, int) for name in ("pid", "start_ticks", "session"))
-        return cls(*numbers, reason=cast(Any, _typed(data, "reason", str)))
+        return cls(
+            pid=_typed(data, "pid", int),
+            start_ticks=_typed(data, "start_ticks", int),
+            session=_typed(data, "session", int),
+            reason=cast(Any, _typed(data, "reason", str)),
+        )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,131 @@
+"""Removing one file, and no other, by name.
+
+The name may come to mean another file at any moment: a restart writes a new connection
+file under the old name. So the file is first taken out of the way by a rename, looked
+at where nobody else will change it, and only then removed; the wrong one is put back.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import NamedTuple
+
+_HAS_DIR_FD = os.unlink in os.supports_dir_fd and os.rename in os.supports_dir_fd
+_FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class FileIdentity(NamedTuple):
+    """One file with one content: a file rewritten in place, or swapped, is another."""
+
+    device: int
+    inode: int
+    mtime_ns: int
+
+    @classmethod
+    def from_stat(cls, status: os.stat_result) -> FileIdentity:
+        return cls(status.st_dev, status.st_ino, status.st_mtime_ns)
+
+
+class Removal(NamedTuple):
+    """What became of a wish to remove a file. ``outcome`` is a word of the doctor's."""
+
+    outcome: str
+    """removed, already-gone, identity-changed, not-permitted or refused"""
+    reason: str
+
+    @property
+    def removed(self) -> bool:
+        return self.outcome == "removed"
+
+
+def identity_of(path: str) -> FileIdentity | None:
+    """The identity of what the path names now, links not followed; None when gone."""
+    try:
+        return FileIdentity.from_stat(os.stat(path, follow_symlinks=False))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def remove(path: str, expected: FileIdentity | None = None) -> Removal:
+    """Remove a regular file of this user; never raises.
+
+    ``expected`` is what the caller looked at when it decided; a keeper gives none, it
+    knows the connection file of its own launch by the exact path. Links are refused as
+    files; the folder may be reached through a link, as on many clusters.
+    """
+    folder, name = os.path.split(os.path.abspath(path))
+    if not name:
+        return Removal("refused", "not a file")
+    if not _HAS_DIR_FD:
+        return _remove_by_path(path, expected)
+    try:
+        folder_fd = os.open(folder, _FOLDER_FLAGS)
+    except OSError as error:
+        return _failure(error)
+    try:
+        return _remove_at(folder_fd, name, expected)
+    except OSError as error:
+        return _failure(error)
+    finally:
+        os.close(folder_fd)
+
+
+def _remove_at(folder_fd: int, name: str, expected: FileIdentity | None) -> Removal:
+    status = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+    objection = _objection(status, expected)
+    if objection is not None:
+        return objection
+    looked_at = FileIdentity.from_stat(status)
+    aside = f".ownedkernels-{os.getpid()}-{os.urandom(8).hex()}"
+    os.rename(name, aside, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+    taken = os.stat(aside, dir_fd=folder_fd, follow_symlinks=False)
+    if FileIdentity.from_stat(taken) == looked_at:
+        os.unlink(aside, dir_fd=folder_fd)
+        return Removal("removed", "")
+    _put_back(folder_fd, aside, name)
+    return Removal("identity-changed", "another file came under this name")
+
+
+def _put_back(folder_fd: int, aside: str, name: str) -> None:
+    try:
+        # Unlike a rename, a link never replaces what has come under the name since.
+        os.link(aside, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd, follow_symlinks=False)
+    except FileExistsError:
+        pass
+    except OSError:  # a folder, or a file system without hard links
+        os.rename(aside, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+        return
+    os.unlink(aside, dir_fd=folder_fd)
+
+
+def _remove_by_path(path: str, expected: FileIdentity | None) -> Removal:
+    try:
+        objection = _objection(os.stat(path, follow_symlinks=False), expected)
+        if objection is not None:
+            return objection
+        os.unlink(path)
+    except OSError as error:
+        return _failure(error)
+    return Removal("removed", "")
+
+
+def _objection(status: os.stat_result, expected: FileIdentity | None) -> Removal | None:
+    if stat.S_ISLNK(status.st_mode):
+        return Removal("refused", "a link, not a file")
+    if not stat.S_ISREG(status.st_mode):
+        return Removal("refused", "not a regular file")
+    if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
+        return Removal("not-permitted", "the file of another user")
+    if expected is not None and FileIdentity.from_stat(status) != expected:
+        return Removal("identity-changed", "the file was written again or replaced")
+    return None
+
+
+def _failure(error: OSError) -> Removal:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return Removal("already-gone", "no such file")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return Removal("not-permitted", os.strerror(error.errno))
+    return Removal("refused", str(error.strerror or error))
