@@ -17,6 +17,8 @@ from typing import Any
 
 from .runtime import procfs
 
+_LARGEST_PID = 0x7FFFFFFF
+
 
 class Verdict(enum.Enum):
     """What a look at the process table says about a recorded identity."""
@@ -55,7 +57,8 @@ class World:
 @functools.lru_cache(maxsize=1)
 def _world_of(pid: int) -> World:
     # Keyed by pid: a forked child may have been born into a new pid namespace.
-    return World(procfs.host(), procfs.boot_id(), procfs.pid_namespace())
+    namespace = procfs.pid_namespace() if procfs.is_own_view() else 0
+    return World(procfs.host(), procfs.boot_id(), namespace)
 
 
 def this_world() -> World:
@@ -91,6 +94,8 @@ class Identity:
         numbers = (pid_ns, pid, start_ticks)
         if any(type(number) is not int or number < 0 for number in numbers) or pid == 0:
             raise ValueError("not an identity: pid, ticks and namespace are numbers")
+        if pid > _LARGEST_PID:
+            raise ValueError("not an identity: no system gives such a pid")
         return cls(World(host, boot_id, pid_ns), pid, start_ticks)
 
 
@@ -123,8 +128,11 @@ def compare(recorded: Identity) -> Verdict:
     try:
         entry = procfs.stat(recorded.pid)
         if entry is None:
-            # "Not found" means gone only where /proc is mounted and shows at least us.
-            return Verdict.GONE if procfs.stat(os.getpid()) else Verdict.UNKNOWN
+            # "Not found" means gone only where /proc is mounted and shows at least us,
+            # and where it does not hide processes: the system itself must say so too.
+            visible = procfs.stat(os.getpid()) is not None
+            gone = visible and procfs.exists(recorded.pid) is False
+            return Verdict.GONE if gone else Verdict.UNKNOWN
     except OSError:
         return Verdict.UNKNOWN
     if entry.start_ticks != recorded.start_ticks:

@@ -1,12 +1,15 @@
 """Reading /proc: the one place that knows its formats.
 
 Every reader has the same three answers: a value, ``None`` (the process is gone) or
-``PermissionError`` (it exists and may not be read). Callers must never take the
-third for the second: "I may not look" is not "there is nothing".
+``OSError`` (it exists and cannot be read; ``PermissionError``: may not be read).
+Callers must never take the third for the second: "I may not look" is not "there is
+nothing". And with ``hidepid=2`` a process that may not be read looks as if it were
+gone, so ``None`` alone proves no death: see :func:`exists`.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -81,9 +84,30 @@ def _read(path: str) -> bytes | None:
 
 
 def stat(pid: int) -> Stat | None:
-    """The process's stat line; None when it is gone; PermissionError when hidden."""
+    """The process's stat line; None when it is gone; OSError when it cannot be read."""
     raw = _read(f"/proc/{pid}/stat")
-    return parse_stat(raw) if raw else None
+    if raw is None:
+        return None
+    try:
+        return parse_stat(raw)
+    except (ValueError, IndexError):
+        raise OSError(errno.EIO, "not a stat line", f"/proc/{pid}/stat") from None
+
+
+def exists(pid: int) -> bool | None:
+    """Whether any process has the number, asked without /proc; None when not to be told.
+
+    Anybody may ask for the group of any process, also of one that /proc hides.
+    """
+    if not hasattr(os, "getpgid"):
+        return None
+    try:
+        os.getpgid(pid)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return None
+    return True
 
 
 def pids() -> Iterator[int]:
@@ -100,7 +124,7 @@ def table() -> tuple[dict[int, Stat], set[int]]:
     for pid in pids():
         try:
             entry = stat(pid)
-        except PermissionError:
+        except OSError:
             hidden.add(pid)
             continue
         if entry is not None:
@@ -140,9 +164,17 @@ def executable(pid: int) -> str | None:
 def uid(pid: int) -> int | None:
     """The effective user id; None when gone."""
     try:
-        return os.stat(f"/proc/{pid}").st_uid
+        owner = os.stat(f"/proc/{pid}").st_uid
     except _GONE:
         return None
+    if owner:
+        return owner
+    # The entry of a process that must not be dumped (an unreadable executable, prctl)
+    # belongs to root, whoever runs it. Its status says who that is.
+    for line in (_read(f"/proc/{pid}/status") or b"").splitlines():
+        if line.startswith(b"Uid:"):
+            return int(line.split()[2])
+    return None
 
 
 def children(pid: int) -> list[int] | None:
@@ -280,6 +312,30 @@ def pid_namespace(pid: int = 0) -> int:
         return 0
 
 
+def is_own_view() -> bool:
+    """Whether the numbers and times in /proc are those of the caller's own namespaces.
+
+    In a new pid namespace under an old /proc (unshare without a fresh mount) our pid
+    names another process there; in a time namespace start times are shifted by an offset
+    that other processes do not see. Nothing can be proven from either.
+    """
+    for line in (_read("/proc/self/status") or b"").splitlines():
+        if line.startswith(b"NSpid:"):
+            if line.split()[1:] != [b"%d" % os.getpid()]:
+                return False
+            break
+    else:
+        try:
+            if os.readlink("/proc/self") != str(os.getpid()):
+                return False
+        except OSError:
+            return False
+    for line in (_read("/proc/self/timens_offsets") or b"").splitlines():
+        if line.split()[0] == b"boottime" and line.split()[1:] != [b"0", b"0"]:
+            return False
+    return True
+
+
 def host() -> str:
     """The name of this host as the system says it."""
-    return os.uname().nodename
+    return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
