@@ -117,6 +117,7 @@ class OwnedKernels(Configurable):
     def settings(self) -> Settings:
         """The plain values that the service layer works with."""
         return Settings(
+            runtime_dir=self._runtime_dir(),
             detached_processes=self.detached_processes,
             terminate_grace=self.terminate_grace,
             retire_timeout=self.retire_timeout,
@@ -126,3 +127,13 @@ class OwnedKernels(Configurable):
             history_limit=self.history_limit,
             oom_score_adj=self.oom_score_adj,
         )
+
+    def _runtime_dir(self) -> str | None:
+        """That of the application this belongs to: it may be configured there."""
+        above = self.parent
+        while above is not None:
+            found = getattr(above, "runtime_dir", None)
+            if isinstance(found, str) and found:
+                return found
+            above = getattr(above, "parent", None)
+        return None

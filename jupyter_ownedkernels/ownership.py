@@ -6,39 +6,44 @@ read it, tell it what they want, and listen.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from . import exits, identity
+from jupyter_core.paths import jupyter_runtime_dir
+
+from . import identity
 from .errors import StateConflict, UnknownKernel
 from .identity import Identity
+from .journal import Journal, candidates, this_owner
 from .launcher import Exited, Launch, Launcher, LaunchRequest, Started
-from .models import Cause, Exit, LaunchMode, LaunchRecord, State, Survivor
+from .models import Cause, Exit, LaunchMode, LaunchRecord, OwnerRecord, State, Survivor
+from .processes_orphans import retire_orphans
+from .runtime import exits
 
 log = logging.getLogger(__name__)
 
 # From a state to the states that may follow. Anything else is a defect, and refused.
-LEGAL: dict[State | None, frozenset[State]] = {
-    None: frozenset({State.LAUNCHING}),
-    State.LAUNCHING: frozenset(
-        {State.RUNNING, State.UNJOURNALED, State.UNWATCHED, State.RETIRING, State.ENDED}
-    ),
+LEGAL: dict[State, frozenset[State]] = {
+    State.LAUNCHING: frozenset({State.RUNNING, State.UNWATCHED, State.RETIRING, State.ENDED}),
     State.RUNNING: frozenset({State.RETIRING, State.ENDED}),
-    State.UNJOURNALED: frozenset({State.RETIRING, State.ENDED}),
     State.UNWATCHED: frozenset({State.RETIRING, State.ENDED}),
     State.RETIRING: frozenset({State.ENDED}),
-    State.ENDED: frozenset({State.LAUNCHING}),
+    State.ENDED: frozenset(),
 }
-ALIVE = frozenset(
-    {State.LAUNCHING, State.RUNNING, State.UNJOURNALED, State.UNWATCHED, State.RETIRING}
-)
+
+# At the end of this process: what a kernel that honours SIGTERM needs, several times over.
+_PATIENCE_AT_EXIT = 1.0
+# Ended kernels stay listed, with their reason, but a loop of thousands of runs must not
+# fill the memory of its owner.
+_ENDED_LIMIT = 200
 
 
 @dataclass(frozen=True)
@@ -50,62 +55,66 @@ class Settings:
     retire_timeout: float = 5.0
     launch_timeout: float = 10.0
     ready_timeout: float = 5.0
+    runtime_dir: str | None = None
+    """The Jupyter runtime folder; None: the user's default."""
     journal_dir: str | None = None
     history_limit: int = 500
     oom_score_adj: int | None = None
 
 
-@dataclass
 class OwnedKernel:
-    """One kernel id of this owner: its newest launch, and how the one before ended."""
+    """One launch of one kernel, as its owner knows it. The next launch is a new object."""
 
-    kernel_id: str
-    record: LaunchRecord
-    launch: Launch | None = None
-    wish: Cause | None = None
-    """Why the launch is about to end, when somebody asked for it."""
-    last_exit: Exit | None = None
-    restarts: int = 0
-    unwatched_reason: str | None = None
-    started_at: float = field(default_factory=time.time)
+    def __init__(self, record: LaunchRecord, previous: OwnedKernel | None) -> None:
+        self.record = record
+        self.launch: Launch | None = None
+        self.wish: Cause | None = None
+        """Why the launch is about to end, when somebody asked for it."""
+        self.unwatched_reason: str | None = None
+        self.last_exit: Exit | None = previous.last_exit if previous else None
+        """How this launch ended, or, while it runs, the one before it."""
+        ran_before = previous is not None and previous.record.process is not None
+        self.restarts: int = (previous.restarts if previous else 0) + ran_before
+
+    @property
+    def kernel_id(self) -> str:
+        return self.record.kernel_id
 
     @property
     def state(self) -> State:
         return self.record.state
 
 
-Listener = Callable[[OwnedKernel, "State | None", State], None]
+Listener = Callable[[OwnedKernel, State], None]
 
 
 class Ownership:
     """All kernels of this process, each with a state that changes in one place only.
 
-    Thread-safe. Listeners are called without the lock held, in the thread in which the
-    change happened; they must not block and their errors are logged.
+    Thread-safe. Listeners get the kernel and the state it had before. They are called
+    in the thread in which the change happened, must not block nor ask for another
+    change, and their errors are logged.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.owner_id = uuid.uuid4().hex
-        self.launcher = Launcher(self.owner_id, on_lost=self._retire_lost)
+        self.owner: OwnerRecord = this_owner(uuid.uuid4().hex)
+        folders = candidates(settings.runtime_dir or jupyter_runtime_dir(), settings.journal_dir)
+        self.journal = Journal(self.owner, folders, history_limit=settings.history_limit)
+        self.launcher = Launcher(self.owner.owner_id, on_lost=self._retire_lost)
         self._kernels: dict[str, OwnedKernel] = {}
         self._listeners: list[Listener] = []
         self._lock = threading.RLock()
 
-    @property
-    def journal_path(self) -> str | None:
-        """Where keepers finish the record after this process has died."""
-        return None
-
     # -- reading -------------------------------------------------------------------
 
     def kernels(self) -> list[OwnedKernel]:
-        """Every kernel that is on record here, ended ones included, oldest first."""
+        """The newest launch of every kernel, ended ones included, oldest first."""
         with self._lock:
             return list(self._kernels.values())
 
     def kernel(self, kernel_id: str) -> OwnedKernel:
-        """One kernel. Raises UnknownKernel."""
+        """The newest launch of one kernel. Raises UnknownKernel."""
         with self._lock:
             try:
                 return self._kernels[kernel_id]
@@ -113,37 +122,34 @@ class Ownership:
                 raise UnknownKernel(f"no kernel {kernel_id} here") from None
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Be told of each transition; the answer ends that."""
+        """Be told of each transition of a newest launch; the answer ends that."""
         with self._lock:
             self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     # -- the one writer ------------------------------------------------------------
 
-    def transition(self, kernel_id: str, launch_id: str, state: State, **facts: object) -> bool:
-        """Change a kernel's state, and note the facts that come with it.
+    def transition(self, kernel: OwnedKernel, state: State, **facts: Any) -> None:
+        """Change a launch's state, and note the facts that come with it.
 
-        False, and nothing changed, when the launch is not the kernel's newest one: a
-        late word about an old generation never touches its successor. Raises
-        StateConflict for a step that :data:`LEGAL` does not know.
+        Raises StateConflict for a step that :data:`LEGAL` does not know. A late word about
+        a launch that has a successor changes its own record and nothing else: nobody
+        listens to it any more.
         """
         with self._lock:
-            kernel = self._kernels.get(kernel_id)
-            if kernel is None or kernel.record.launch_id != launch_id:
-                return False
             before = kernel.state
             if state not in LEGAL[before]:
                 raise StateConflict(f"a kernel that is {before.value} cannot be {state.value}")
-            kernel.record = replace(kernel.record, state=state, **facts)  # type: ignore[arg-type]
+            kernel.record = replace(kernel.record, state=state, **facts)
             if kernel.record.exit is not None:
                 kernel.last_exit = kernel.record.exit
-            listeners = list(self._listeners)
+            newest = self._kernels.get(kernel.kernel_id) is kernel
+            listeners = list(self._listeners) if newest else []
         for listener in listeners:
             try:
-                listener(kernel, before, state)
+                listener(kernel, before)
             except Exception:
-                log.exception("A listener failed on kernel %s", kernel_id)
-        return True
+                log.exception("A listener failed on kernel %s", kernel.kernel_id)
 
     # -- a launch ------------------------------------------------------------------
 
@@ -154,8 +160,8 @@ class Ownership:
         connection_file: str,
         detached: Literal["keep", "kill"],
         mode: LaunchMode = "exec",
-    ) -> LaunchRecord:
-        """Put the intent to launch on record; may take as long as a write to disk."""
+    ) -> OwnedKernel:
+        """Put the intent to launch on record. Takes as long as a write to the disk."""
         with self._lock:
             previous = self._kernels.get(kernel_id)
             record = LaunchRecord(
@@ -168,113 +174,168 @@ class Ownership:
                 at=time.time(),
                 detached_policy=detached,
             )
-            kernel = OwnedKernel(kernel_id, record)
-            if previous is not None:
-                kernel.last_exit = previous.last_exit
-                kernel.restarts = previous.restarts + 1
+            kernel = OwnedKernel(record, previous)
+            self._kernels.pop(kernel_id, None)
             self._kernels[kernel_id] = kernel
-        return record
+            self._forget_oldest_ended()
+        self.journal.launching(record)
+        return kernel
 
-    def launch(self, record: LaunchRecord, request: LaunchRequest, stdio: list[int]) -> Launch:
+    def launch(self, kernel: OwnedKernel, request: LaunchRequest, stdio: list[int]) -> Launch:
         """Ask for the launch that :meth:`begin` announced, and follow it to its end."""
         launch = self.launcher.submit(request, stdio)
-        with self._lock:
-            kernel = self._kernels.get(record.kernel_id)
-            if kernel is not None and kernel.record.launch_id == record.launch_id:
-                kernel.launch = launch
-        launch.on_kernel = lambda _: self._kernel_found(record, launch)
-        launch.started.add_done_callback(lambda future: self._started(record, future))
-        launch.exited.add_done_callback(lambda future: self._exited(record, future))
-        launch.retired.add_done_callback(lambda future: self._retired(record, future))
+        kernel.launch = launch
+        launch.on_kernel = lambda _: self._kernel_found(kernel, launch)
+        launch.started.add_done_callback(lambda future: self._started(kernel, future))
+        launch.exited.add_done_callback(lambda future: self._exited(kernel, future))
+        launch.retired.add_done_callback(lambda future: self._retired(kernel, future))
         return launch
 
-    def unwatched(self, record: LaunchRecord, reason: str) -> None:
+    def unwatched(self, kernel: OwnedKernel, pid: int, reason: str) -> None:
         """The launch was made the stock way: nothing ends it when this process dies."""
-        with self._lock:
-            kernel = self._kernels.get(record.kernel_id)
-            if kernel is not None:
-                kernel.unwatched_reason = reason
-        self.transition(record.kernel_id, record.launch_id, State.UNWATCHED, launch_mode="stock")
-
-    def ended_stock(self, record: LaunchRecord, status: int | None) -> None:
-        """A launch that was made the stock way has ended."""
-        self._end(record, Exited(status), ())
+        kernel.unwatched_reason = reason
+        process = identity.of_pid(pid)
+        facts: dict[str, Any] = {"process": process, "sessions": (pid,), "launch_mode": "stock"}
+        self.transition(kernel, State.UNWATCHED, **facts)
+        self.journal.running(
+            kernel.record.launch_id,
+            keeper=None,
+            process=process,
+            sessions=(pid,),
+            launch_mode="stock",
+        )
 
     def wish(self, kernel_id: str, cause: Cause) -> None:
         """Somebody asked for the end; the exit will say so. The later wish stands."""
         with self._lock:
             kernel = self._kernels.get(kernel_id)
-            if kernel is not None:
+            if kernel is not None and kernel.state in (State.RUNNING, State.UNWATCHED):
                 kernel.wish = cause
 
-    def abandoned(self, record: LaunchRecord) -> None:
-        """The launch came to nothing."""
-        self._end(record, Exited(None), ())
+    def retire(self, kernel: OwnedKernel) -> None:
+        """The launch is about to be ended by this process: say so, to all and the journal."""
+        with self._lock:
+            if State.RETIRING not in LEGAL[kernel.state]:
+                return
+            self.transition(kernel, State.RETIRING)
+        self.journal.retiring(kernel.record.launch_id)
 
-    # -- what the launcher reports ---------------------------------------------------
+    def ended(self, kernel: OwnedKernel, exited: Exited, survivors: tuple[Survivor, ...]) -> None:
+        """No core process is left. For a launch that came to nothing, and for stock ones;
+        those of keepers are reported by :class:`.Launch`."""
+        with self._lock:
+            if kernel.state is State.ENDED:
+                return
+            exit_ = kernel.record.exit
+            if exit_ is None and kernel.record.process is not None:
+                exit_ = _describe(kernel, exited)
+            facts: dict[str, Any] = {"exit": exit_, "survivors": survivors}
+            self.transition(kernel, State.ENDED, ended_at=time.time(), **facts)
+        self.journal.ended(kernel.record.launch_id, kernel.record.exit, survivors)
+
+    def close(self) -> None:
+        """This process ends in good order: end what is left, then the journal."""
+        open_launches = [
+            kernel.launch.retired
+            for kernel in self.kernels()
+            if kernel.launch is not None and kernel.state is not State.ENDED
+        ]
+        for kernel in self.kernels():
+            if kernel.launch is not None:
+                kernel.launch.retire(self.settings.terminate_grace)
+        wait(open_launches, _PATIENCE_AT_EXIT)
+        self.journal.close()
+
+    def _forget_oldest_ended(self) -> None:
+        ended = [one for one in self._kernels.values() if one.state is State.ENDED]
+        for kernel in ended[: max(len(ended) - _ENDED_LIMIT, 0)]:
+            del self._kernels[kernel.kernel_id]
+
+    # -- what the launcher reports, in its thread ------------------------------------
 
     def _identity(self, pid: int, start_ticks: int) -> Identity:
         return Identity(identity.this_world(), pid, start_ticks)
 
-    def _started(self, record: LaunchRecord, future: Future[Started]) -> None:
-        if future.cancelled() or future.exception() is not None:
+    def _started(self, kernel: OwnedKernel, future: Future[Started]) -> None:
+        if future.cancelled() or future.exception() is not None or kernel.state is State.ENDED:
             return
         started = future.result()
-        self.transition(
-            record.kernel_id,
-            record.launch_id,
-            State.RUNNING,
-            keeper=self._identity(started.keeper_pid, started.keeper_start_ticks),
-            process=self._identity(started.pid, started.start_ticks),
-            sessions=(started.session,),
+        keeper = self._identity(started.keeper_pid, started.keeper_start_ticks)
+        process = self._identity(started.pid, started.start_ticks)
+        facts: dict[str, Any] = {
+            "keeper": keeper,
+            "process": process,
+            "sessions": (started.session,),
+            "running_at": time.time(),
+        }
+        self.transition(kernel, State.RUNNING, **facts)
+        self.journal.running(
+            kernel.record.launch_id, keeper=keeper, process=process, sessions=(started.session,)
         )
 
-    def _kernel_found(self, record: LaunchRecord, launch: Launch) -> None:
+    def _kernel_found(self, kernel: OwnedKernel, launch: Launch) -> None:
         found = launch.kernel
+        if found is None:
+            return
+        process = self._identity(found.pid, found.start_ticks)
         with self._lock:
-            kernel = self._kernels.get(record.kernel_id)
-            if found is None or kernel is None or kernel.record.launch_id != record.launch_id:
+            sessions = tuple(dict.fromkeys((*kernel.record.sessions, found.session)))
+            kernel.record = replace(kernel.record, kernel=process, sessions=sessions)
+        if process != kernel.record.process:
+            self.journal.kernel(kernel.record.launch_id, process, sessions)
+
+    def _exited(self, kernel: OwnedKernel, future: Future[Exited]) -> None:
+        exit_ = _describe(kernel, future.result())
+        with self._lock:
+            if kernel.state is State.RUNNING:
+                self.transition(kernel, State.RETIRING, exit=exit_)
+            elif kernel.state is State.RETIRING:
+                kernel.record = replace(kernel.record, exit=exit_)
+                kernel.last_exit = exit_
                 return
-            sessions = dict.fromkeys((*kernel.record.sessions, found.session))
-            kernel.record = replace(
-                kernel.record,
-                kernel=self._identity(found.pid, found.start_ticks),
-                sessions=tuple(sessions),
-            )
+            else:
+                return
+        self.journal.retiring(kernel.record.launch_id)
 
-    def _exited(self, record: LaunchRecord, future: Future[Exited]) -> None:
-        exit_ = self._describe(record, future.result())
-        self._quietly(record, State.RETIRING, exit=exit_)
-
-    def _retired(self, record: LaunchRecord, future: Future[tuple[Survivor, ...]]) -> None:
-        self._quietly(record, State.ENDED, survivors=future.result())
-
-    def _describe(self, record: LaunchRecord, exited: Exited) -> Exit:
-        with self._lock:
-            kernel = self._kernels.get(record.kernel_id)
-            wish = kernel.wish if kernel is not None else None
-        cause: Cause
-        if exited.keeper_lost:
-            cause = "keeper-died"
-        elif wish is not None:
-            cause = wish
-        else:
-            cause = "killed" if exited.status is not None and exited.status < 0 else "exited"
-        return exits.describe(exited, cause, time.time())
-
-    def _end(self, record: LaunchRecord, exited: Exited, survivors: Iterable[Survivor]) -> None:
-        exit_ = self._describe(record, exited)
-        self._quietly(record, State.ENDED, exit=exit_, survivors=tuple(survivors))
-
-    def _quietly(self, record: LaunchRecord, state: State, **facts: object) -> None:
-        try:
-            self.transition(record.kernel_id, record.launch_id, state, **facts)
-        except StateConflict:
-            log.debug("Launch %s has ended already", record.launch_id)
+    def _retired(self, kernel: OwnedKernel, future: Future[tuple[Survivor, ...]]) -> None:
+        launch = kernel.launch
+        if launch is not None:
+            self.ended(kernel, launch.exited.result(), future.result())
 
     def _retire_lost(self, launch: Launch) -> tuple[Survivor, ...]:
         """The keeper died: end, with proof, what its launch has left."""
-        return ()
+        launch_id = launch.request.launch_id
+        kernel = next((k for k in self.kernels() if k.record.launch_id == launch_id), None)
+        if kernel is None:
+            return ()
+        settings = self.settings
+        _, survivors = retire_orphans(
+            kernel.record,
+            self.owner.owner_id,
+            settings.terminate_grace,
+            settings.retire_timeout,
+        )
+        return survivors
+
+
+def _describe(kernel: OwnedKernel, exited: Exited) -> Exit:
+    cause: Cause
+    if exited.keeper_lost:
+        cause = "keeper-died"
+    elif kernel.wish is not None:
+        cause = kernel.wish
+    else:
+        cause = "killed" if exited.status is not None and exited.status < 0 else "exited"
+    return Exit(
+        **exits.describe(
+            exited.status,
+            cause,
+            time.time(),
+            exited.core_dump,
+            exited.max_rss_bytes,
+            exited.cpu_s,
+        )
+    )
 
 
 _current: Ownership | None = None
@@ -287,7 +348,13 @@ def current(settings: Settings | None = None) -> Ownership:
     with _current_lock:
         if _current is None:
             _current = Ownership(settings or Settings())
+            atexit.register(_close, _current)
         return _current
+
+
+def _close(ownership: Ownership) -> None:
+    if ownership is _current:
+        ownership.close()
 
 
 def _forget_in_child() -> None:

@@ -17,8 +17,8 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from . import identity, ownership
 from .config import OwnedKernels
-from .errors import LaunchError, LaunchTimeout
-from .launcher import LaunchRequest
+from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable
+from .launcher import Exited, LaunchRequest
 from .owned_process import OwnedProcess, StockProcess
 from .readiness import ports_of, wait_until_ready
 from .spawners import LAUNCH_MARKER
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from jupyter_client.connect import KernelConnectionInfo
 
     from .launcher import Launch
-    from .models import LaunchRecord
-    from .ownership import Ownership
+    from .models import Cause
+    from .ownership import OwnedKernel, Ownership
 
 # What Popen takes and a spawner can do as well. Anything else is launched as stock.
 _UNDERSTOOD = frozenset({"stdin", "stdout", "stderr", "env", "cwd", "umask", "text"})
@@ -49,7 +49,7 @@ class OwnedProvisioner(LocalProvisioner):
     """
 
     process: OwnedProcess | StockProcess | None = None
-    _record: LaunchRecord | None = None
+    _kernel: OwnedKernel | None = None
 
     @property
     def ownership(self) -> Ownership:
@@ -68,20 +68,21 @@ class OwnedProvisioner(LocalProvisioner):
         scrubbed = self._scrub_kwargs(kwargs)
         independent = bool(scrubbed.pop("independent", False))
         reason = "started as independent of its owner" if independent else _obstacle(scrubbed)
-        record = await asyncio.to_thread(self._begin)
-        self._record = record
+        kernel = await asyncio.to_thread(self._begin)
         try:
             if reason is None:
                 try:
-                    await self._launch_owned(record, cmd, scrubbed)
+                    await self._launch_owned(kernel, cmd, scrubbed)
                 except LaunchError as error:
                     reason = str(error)
-                    if isinstance(error, LaunchTimeout):
+                    self.ownership.ended(kernel, Exited(None), ())
+                    if not isinstance(error, SpawnerUnavailable):
                         cmd, scrubbed = await self._start_afresh(kwargs)
+                    kernel = await asyncio.to_thread(self._begin)
             if reason is not None:
-                self._launch_stock(record, cmd, dict(scrubbed, independent=independent), reason)
+                self._launch_stock(kernel, cmd, dict(scrubbed, independent=independent), reason)
         except BaseException:
-            self.ownership.abandoned(record)
+            self.ownership.ended(kernel, Exited(None), ())
             raise
         process = self.process
         assert process is not None
@@ -93,13 +94,14 @@ class OwnedProvisioner(LocalProvisioner):
         await self._wait_until_ready(process)
         return self.connection_info
 
-    def _begin(self) -> LaunchRecord:
-        return self.ownership.begin(
+    def _begin(self) -> OwnedKernel:
+        self._kernel = self.ownership.begin(
             kernel_id=self.kernel_id,
             kernel_name=getattr(self.parent, "kernel_name", "") or "",
             connection_file=self._connection_file(),
             detached=self._detached_policy(),
         )
+        return self._kernel
 
     def _connection_file(self) -> str:
         path = getattr(self.parent, "connection_file", "") or ""
@@ -119,8 +121,9 @@ class OwnedProvisioner(LocalProvisioner):
         return self.ownership.settings.detached_processes
 
     async def _launch_owned(
-        self, record: LaunchRecord, cmd: list[str], kwargs: dict[str, Any]
+        self, kernel: OwnedKernel, cmd: list[str], kwargs: dict[str, Any]
     ) -> None:
+        record = kernel.record
         settings = self.ownership.settings
         env = dict(kwargs["env"] if kwargs.get("env") is not None else os.environ)
         env[LAUNCH_MARKER] = record.launch_id
@@ -134,7 +137,7 @@ class OwnedProvisioner(LocalProvisioner):
             detached=record.detached_policy,
             grace=settings.terminate_grace,
             retire_timeout=settings.retire_timeout,
-            journal=self.ownership.journal_path,
+            journal=self.ownership.journal.path,
             remove_connection_file=bool(record.connection_file)
             and bool(getattr(self.parent, "_connection_file_written", True)),
             umask=kwargs.get("umask"),
@@ -147,7 +150,7 @@ class OwnedProvisioner(LocalProvisioner):
         )
         launch: Launch | None = None
         try:
-            launch = await asyncio.to_thread(self.ownership.launch, record, request, stdio.child)
+            launch = await asyncio.to_thread(self.ownership.launch, kernel, request, stdio.child)
             started = await asyncio.wait_for(
                 asyncio.wrap_future(launch.started), settings.launch_timeout
             )
@@ -165,10 +168,10 @@ class OwnedProvisioner(LocalProvisioner):
         self.process = OwnedProcess(launch, started, stdio)
 
     def _launch_stock(
-        self, record: LaunchRecord, cmd: list[str], kwargs: dict[str, Any], reason: str
+        self, kernel: OwnedKernel, cmd: list[str], kwargs: dict[str, Any], reason: str
     ) -> None:
         self.process = StockProcess.start(cmd, kwargs)
-        self.ownership.unwatched(record, reason)
+        self.ownership.unwatched(kernel, self.process.pid, reason)
         if not kwargs["independent"]:
             self.log.warning(
                 "Kernel %s is not watched, it may outlive this process: %s", self.kernel_id, reason
@@ -207,8 +210,8 @@ class OwnedProvisioner(LocalProvisioner):
             return 0
         status = await process.wait_async(self.ownership.settings.retire_timeout + _REPORT_MARGIN)
         process.close_streams()
-        if isinstance(process, StockProcess) and self._record is not None:
-            self.ownership.ended_stock(self._record, status)
+        if isinstance(process, StockProcess) and self._kernel is not None:
+            self.ownership.ended(self._kernel, Exited(status), ())
         self.process = None
         return status
 
@@ -223,12 +226,12 @@ class OwnedProvisioner(LocalProvisioner):
 
     async def shutdown_requested(self, restart: bool = False) -> None:
         """The kernel was asked to leave by message; its exit is no accident."""
-        self.ownership.wish(self.kernel_id, "restart" if restart else "shutdown")
+        self._wish("restart" if restart else "shutdown")
 
     async def terminate(self, restart: bool = False) -> None:
         """SIGTERM to the core of the launch, SIGKILL after ``terminate_grace``."""
         if self.process is not None:
-            self.ownership.wish(self.kernel_id, "restart" if restart else "shutdown")
+            self._wish("restart" if restart else "shutdown")
             self.process.retire(self.ownership.settings.terminate_grace)
 
     async def kill(self, restart: bool = False) -> None:
@@ -239,12 +242,12 @@ class OwnedProvisioner(LocalProvisioner):
         """
         process = self.process
         if process is not None and process.poll() is None:
-            if self._record is not None and not self._has_wish():
-                self.ownership.wish(self.kernel_id, "restart" if restart else "shutdown")
+            if self._kernel is not None and self._kernel.wish is None:
+                self._wish("restart" if restart else "shutdown")
             process.kill_gracefully(self.ownership.settings.terminate_grace)
 
-    def _has_wish(self) -> bool:
-        return self.ownership.kernel(self.kernel_id).wish is not None
+    def _wish(self, cause: Cause) -> None:
+        self.ownership.wish(self.kernel_id, cause)
 
     # -- persistence -----------------------------------------------------------------
 
@@ -255,9 +258,8 @@ class OwnedProvisioner(LocalProvisioner):
         stored in a private place only.
         """
         info: dict[str, Any] = await super().get_provisioner_info()
-        record = self._record
-        if record is not None:
-            record = self.ownership.kernel(self.kernel_id).record
+        if self._kernel is not None:
+            record = self._kernel.record
             info["launch_id"] = record.launch_id
             info["identity"] = record.process.to_json() if record.process else None
         return info

@@ -16,7 +16,7 @@ import socket
 import time
 from typing import Any, Callable
 
-from . import child, files, lineage, procfs, records, waiting, wire
+from . import child, exits, files, lineage, procfs, records, waiting, wire
 from .retire import Leftover, Retirement, Sent, Target, send
 from .tree import Facts
 
@@ -261,13 +261,21 @@ class Keeper:
         if self._request["remove_connection_file"]:
             files.remove(self._request["connection_file"])
         if self._request["journal"]:
+            assert self._exit is not None
+            now = time.time()
             record = {
                 "event": "ended",
                 "launch_id": self._request["launch_id"],
-                "at": time.time(),
+                "at": now,
                 "by": "keeper",
-                "cause": "owner-died",
-                "exit": self._exit,
+                "exit": exits.describe(
+                    self._exit["status"],
+                    "owner-died",
+                    now,
+                    self._exit["core"],
+                    self._exit["max_rss"],
+                    self._exit["cpu_s"],
+                ),
                 "survivors": survivors,
             }
             try:
