@@ -5,6 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
+.NOTPARALLEL:
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -118,12 +119,12 @@ $(STAMPS)/dev: $(STAMPS)/lab
 
 $(STAMPS)/node: labextension/package.json labextension/yarn.lock $(STAMPS)/lab
 	@$(need_node)
-	cd labextension && $(call quietly,jlpm install --immutable)
+	@cd labextension && $(call quietly,jlpm install --immutable)
 	@touch $@
 
 $(STAMPS)/ui-node: ui-tests/package.json ui-tests/yarn.lock $(STAMPS)/lab
 	@$(need_node)
-	cd ui-tests && $(call quietly,jlpm install --immutable)
+	@cd ui-tests && $(call quietly,jlpm install --immutable)
 	@touch $@
 
 $(STAMPS)/extension: $(EXTENSION_SOURCES) $(STAMPS)/node
@@ -142,9 +143,9 @@ free_port = import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(
 quietly = log=$$(mktemp); echo "$(1)"; $(1) > "$$log" 2>&1 || { cat "$$log"; rm "$$log"; exit 1; }; rm "$$log"
 
 define need_node
-command -v node > /dev/null && node -e 'process.exit(parseInt(process.versions.node) < 20)' || { \
-	echo "Node.js 20.19 or newer is needed to build the JupyterLab extension, and is not there:" \
-		"install it with your package manager, with conda, or from its website." >&2; exit 1; }
+node -e 'const [major, minor] = process.versions.node.split(".").map(Number); process.exit(major > 20 || (major === 20 && minor >= 19) ? 0 : 1)' 2> /dev/null || { \
+	echo "The JupyterLab extension is built with Node.js 20.19 or newer; here it is: $$(node --version 2> /dev/null || echo missing)." \
+		"Install it with your package manager, with conda, or from its website." >&2; exit 1; }
 endef
 
 define apt_install

@@ -31,13 +31,13 @@ def _jupyter_server_extension_points() -> list[dict[str, Any]]:
 
 def _link_jupyter_server_extension(serverapp: ServerApp) -> None:
     """Called before the server builds its kernel manager: the moment to choose its class."""
-    from . import extension
+    from .extension import link
 
-    extension._link_jupyter_server_extension(serverapp)
+    link(serverapp)
 
 
 def _load_jupyter_server_extension(serverapp: ServerApp) -> None:
     """Called once the kernel manager exists: handlers, events and start-up recovery."""
-    from . import extension
+    from .extension import load
 
-    extension._load_jupyter_server_extension(serverapp)
+    load(serverapp)

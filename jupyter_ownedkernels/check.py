@@ -333,8 +333,10 @@ def _table(outcome: Outcome) -> str:
         "",
         "Layers on this machine",
     ]
-    for layer in outcome.layers:
-        lines.append(f"  {layer['name']:<11}{'yes' if layer['active'] else 'NO':<5}{layer['why']}")
+    lines += [
+        f"  {layer['name']:<11}{'yes' if layer['active'] else 'NO':<5}{layer['why']}"
+        for layer in outcome.layers
+    ]
     lines += ["", "The server was killed with SIGKILL. Gone after:"]
     for one in outcome.tried:
         if one.gone_ms is not None:

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
 
 
-def _link_jupyter_server_extension(serverapp: ServerApp) -> None:
+def link(serverapp: ServerApp) -> None:
     """Before the kernel manager is made."""
     takeover.offer_manager(serverapp)
 
 
-def _load_jupyter_server_extension(serverapp: ServerApp) -> None:
+def load(serverapp: ServerApp) -> None:
     """After the kernel manager is made: say what became of it, and serve the REST API."""
     from . import handlers
 

@@ -56,4 +56,4 @@ def install(serverapp: ServerApp, mode: Mode) -> None:
     serverapp.web_app.settings[SETTINGS_KEY] = {"mode": mode}
     base = serverapp.web_app.settings["base_url"]
     routes = [(url_path_join(base, path), handler) for path, handler in default_handlers]
-    serverapp.web_app.add_handlers(".*$", routes)
+    serverapp.web_app.add_handlers(".*$", routes)  # type: ignore[no-untyped-call]

@@ -39,6 +39,6 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         return "jupyter_ownedkernels.manager.OwnedServerKernelManager"
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**kwargs)  # type: ignore[no-untyped-call]
         # All configuration is merged by now, so that a user's own choice can be seen.
         offer_provisioner(self.parent)

@@ -48,7 +48,8 @@ class OwnedProvisioner(LocalProvisioner):
     serves one launch after the other; :attr:`process` is that of the present launch.
     """
 
-    process: OwnedProcess | StockProcess | None = None
+    # Popen's shape, but not its class.
+    process: OwnedProcess | StockProcess | None = None  # type: ignore[assignment]
     _kernel: OwnedKernel | None = None
 
     @property
@@ -288,7 +289,7 @@ def _obstacle(kwargs: Mapping[str, Any]) -> str | None:
 
 def _folder(cwd: Any) -> str | None:
     if cwd is not None:
-        return os.fspath(cwd)
+        return str(os.fspath(cwd))
     try:
         return os.getcwd()
     except FileNotFoundError:
