@@ -41,10 +41,10 @@ class Removal(NamedTuple):
 
 
 def identity_of(path: str) -> FileIdentity | None:
-    """The identity of what the path names now, links not followed; None when gone."""
+    """The identity of what the path names now, links not followed; None when it names nothing."""
     try:
         return FileIdentity.from_stat(os.stat(path, follow_symlinks=False))
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         return None
 
 

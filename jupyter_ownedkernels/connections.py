@@ -1,0 +1,302 @@
+"""Connection files of kernels, and the files that servers leave beside them.
+
+The only module that removes any (a keeper removes its own launch's, with the same
+primitive). It never gives out what is secret in them: only ports and numbers leave it.
+
+What may be removed: a regular file of this user, no link, that lies directly in a
+Jupyter runtime folder under a name that Jupyter gives, or that a journal names. Whether
+anything uses it is asked in three ways (:func:`has_listener`, :func:`users_of`, and the
+journals of living owners, which the caller knows); each may answer "unknown".
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+import re
+import socket
+import stat
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple, Protocol
+
+from .journal_lock import READ_FLAGS
+from .runtime import files, procfs
+from .runtime.files import FileIdentity, Removal, identity_of
+
+__all__ = [
+    "Answer",
+    "Candidate",
+    "FileIdentity",
+    "Listing",
+    "Mentions",
+    "Ports",
+    "Removal",
+    "Server",
+    "Users",
+    "candidates",
+    "has_listener",
+    "identity_of",
+    "ports_of",
+    "remove",
+    "server_of",
+    "users_of",
+]
+
+# DOTALL: a name may hold newlines.
+_KERNEL = re.compile(r"kernel-.+\.json", re.DOTALL)
+_SERVER = re.compile(r"jpserver-([0-9]{1,10})(\.json|-open\.html)")
+_PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
+_LARGEST = 64 << 10
+
+
+class Answer(enum.Enum):
+    """To "does something use it?". Only NO allows a removal."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+class Candidate(NamedTuple):
+    """A file that might be removed, as it was when it was listed."""
+
+    path: str
+    file: FileIdentity
+    uid: int
+    modified_at: float
+    """Time of day in seconds."""
+    server_pid: int | None = None
+    """For a server's file: the number in its name, of whatever host and time."""
+
+
+class Listing(NamedTuple):
+    """The files found, oldest first, and the folders that could not be read."""
+
+    files: list[Candidate]
+    unreadable: list[str]
+
+
+class Ports(NamedTuple):
+    """Where a kernel listens. ``ip`` is the path's beginning when transport is ipc."""
+
+    transport: str
+    ip: str
+    ports: tuple[int, ...]
+
+
+class Server(NamedTuple):
+    """The harmless part of a server's file."""
+
+    pid: int
+    port: int | None
+    root_dir: str | None
+
+
+class Users(NamedTuple):
+    """Who may be using a file."""
+
+    answer: Answer
+    pids: tuple[int, ...] = ()
+    reason: str = ""
+
+
+class Mentions(Protocol):
+    """What :func:`users_of` asks of a look at all processes (mechanism: Snapshot)."""
+
+    @property
+    def incomplete(self) -> str:
+        """Why processes may be missing; empty when none are."""
+
+    def mentioned_by(self, path: str) -> frozenset[int]:
+        """Living processes, of any user, that name the file in an argument."""
+
+    @property
+    def open_names(self) -> tuple[frozenset[str], str]:
+        """Names of files that the user's processes have open; why some may be missing."""
+
+
+def candidates(runtime_dirs: Iterable[str]) -> Listing:
+    """``kernel-*.json`` and server files directly in these folders; regular files only.
+
+    The folder may be a link; a folder that is given twice, or by two paths, counts once.
+    """
+    found: list[Candidate] = []
+    unreadable: list[str] = []
+    seen: set[tuple[int, int]] = set()
+    for folder in runtime_dirs:
+        try:
+            status = os.stat(folder)
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(folder) as entries:
+                found += filter(None, map(_candidate, entries))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            unreadable.append(f"{folder}: {error.strerror or error}")
+    found.sort(key=lambda one: (one.modified_at, one.path))
+    return Listing(found, unreadable)
+
+
+def _candidate(entry: os.DirEntry[str]) -> Candidate | None:
+    server = _SERVER.fullmatch(entry.name)
+    if server is None and not _KERNEL.fullmatch(entry.name):
+        return None
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    pid = int(server.group(1)) if server else None
+    identity = FileIdentity.from_stat(status)
+    return Candidate(entry.path, identity, status.st_uid, status.st_mtime, pid)
+
+
+def ports_of(path: str) -> Ports | None:
+    """Where the kernel of a connection file listens; None when the file does not tell."""
+    info = _load(path)
+    if info is None:
+        return None
+    transport, ip = info.get("transport", "tcp"), info.get("ip")
+    ports = tuple(info[name] for name in _PORTS if type(info.get(name)) is int)
+    if not isinstance(transport, str) or not isinstance(ip, str) or not ports:
+        return None
+    return Ports(transport, ip, ports)
+
+
+def server_of(path: str) -> Server | None:
+    """What a ``jpserver-*.json`` says, without its token; None when it says nothing."""
+    info = _load(path)
+    if info is None or type(info.get("pid")) is not int:
+        return None
+    port, root = info.get("port"), info.get("root_dir")
+    return Server(
+        info["pid"], port if type(port) is int else None, root if isinstance(root, str) else None
+    )
+
+
+def _load(path: str) -> dict[str, Any] | None:
+    try:
+        fd = os.open(path, READ_FLAGS)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return None
+            data = os.read(fd, _LARGEST + 1)
+        finally:
+            os.close(fd)
+        info = json.loads(data) if len(data) <= _LARGEST else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    return info if isinstance(info, dict) else None
+
+
+def has_listener(
+    ports: Ports | None,
+    listeners: tuple[Collection[int], Collection[str]] | None = None,
+) -> Answer:
+    """Whether something accepts connections where the kernel would.
+
+    ``listeners``: TCP ports and Unix socket paths, from one look that serves a whole
+    scan; without it the system is asked now. UNKNOWN where that cannot be told: no ports
+    in the file yet, a kernel on another machine, no /proc.
+    """
+    if ports is None or not any(ports.ports):
+        return Answer.UNKNOWN
+    if listeners is None:
+        listeners = _listeners()
+    if listeners is None:
+        return Answer.UNKNOWN
+    tcp, unix = listeners
+    if ports.transport == "ipc":
+        # A relative path is listed as it was bound: the name at its end must do.
+        names = {os.path.basename(f"{ports.ip}-{port}") for port in ports.ports if port}
+        used = any(os.path.basename(path) in names for path in unix)
+        return Answer.YES if used else Answer.NO
+    if ports.transport != "tcp":
+        return Answer.UNKNOWN
+    if any(port in tcp for port in ports.ports if port):
+        return Answer.YES
+    return Answer.NO if _is_this_machine(ports.ip) else Answer.UNKNOWN
+
+
+def _listeners() -> tuple[Collection[int], Collection[str]] | None:
+    if not os.path.exists("/proc/self/net/tcp"):
+        return None
+    try:
+        return procfs.tcp_listeners(), procfs.unix_listeners()
+    except OSError:
+        return None
+
+
+def _is_this_machine(ip: str) -> bool:
+    if ip in ("localhost", "127.0.0.1", "0.0.0.0", "*", "", "::", "::1"):
+        return True
+    # An address can be bound exactly where it belongs to this machine. No name is looked up.
+    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+    try:
+        socket.inet_pton(family, ip)
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((ip, 0))
+    except OSError:
+        return False
+    return True
+
+
+def users_of(path: str, table: Mentions) -> Users:
+    """Which living processes name the file in their arguments or have it open.
+
+    By the file's name: the folder may go by several paths. A kernel that was forked from
+    a template does neither; its owner's journal speaks for it.
+    """
+    pids = table.mentioned_by(path)
+    if pids:
+        return Users(Answer.YES, tuple(sorted(pids)), "a running process names it")
+    names, blind = table.open_names
+    if os.path.basename(path) in names:
+        return Users(Answer.YES, (), "a running process has it open")
+    reason = table.incomplete or blind
+    return Users(Answer.UNKNOWN, (), reason) if reason else Users(Answer.NO)
+
+
+def remove(
+    path: str,
+    *,
+    expected: FileIdentity,
+    runtime_dirs: Iterable[str] = (),
+    recorded: bool = False,
+) -> Removal:
+    """Remove one connection or server file; never raises.
+
+    ``expected`` is the file that the decision was about: written again, or swapped for
+    another, it stays. It must lie directly in one of ``runtime_dirs`` and be named as
+    Jupyter names such files, or be ``recorded`` in a journal as a connection file; then
+    it may lie elsewhere, and must look like one.
+    """
+    folder, name = os.path.split(path)
+    if not os.path.isabs(path):
+        return Removal("refused", "not a full path")
+    named = bool(_KERNEL.fullmatch(name) or _SERVER.fullmatch(name))
+    if not (named and any(_same_folder(folder, one) for one in runtime_dirs)):
+        if not recorded:
+            return Removal("refused", "not a connection file in a Jupyter runtime folder")
+        if identity_of(path) == expected and not _may_be_connection_file(path):
+            return Removal("refused", "it does not look like a connection file")
+    return files.remove(path, expected)
+
+
+def _may_be_connection_file(path: str) -> bool:
+    try:
+        empty = os.stat(path, follow_symlinks=False).st_size == 0
+    except OSError:
+        return True  # gone or hidden: the removal itself says so
+    return empty or ports_of(path) is not None
+
+
+def _same_folder(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
