@@ -128,8 +128,8 @@ class Launch:
     def signal(self, signum: int) -> Future[int]:
         """Signal the kernel process and what runs in its session below it.
 
-        The future gives the number of processes that could *not* be signalled for lack
-        of permission; it is cancelled when the launch ends first.
+        Where none of them may be signalled the future gives their number, else 0. It is
+        cancelled when the launch ends first.
         """
         answer: Future[int] = Future()
         with self._lock:
@@ -204,7 +204,8 @@ class Launch:
             with self._lock:
                 answer = self._answers.pop(0) if self._answers else None
             if answer is not None:
-                _resolve(answer, int(message["denied"]))
+                # A child behind sudo must not make an interrupt of the kernel an error.
+                _resolve(answer, 0 if message["sent"] else int(message["denied"]))
         elif op == "exited":
             exited = Exited(
                 message["status"], message["core"], message["max_rss"], message["cpu_s"]

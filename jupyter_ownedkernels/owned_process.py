@@ -84,7 +84,7 @@ class OwnedProcess:
             self.launch.signal(signum)
 
     async def signal_async(self, signum: int, timeout: float) -> None:
-        """Signal the kernel. Raises PermissionError when a process refused it."""
+        """Signal the kernel. Raises PermissionError when nothing of it may be signalled."""
         if self.poll() is not None:
             return
         answer: Future[int] = self.launch.signal(signum)
@@ -210,7 +210,7 @@ class StockProcess:
         return [entry for entry in table.values() if entry.session == self.pid]
 
     def send_signal(self, signum: int) -> None:
-        """Signal each process of its session. Raises PermissionError when one refused."""
+        """Signal each process of its session. PermissionError when none may be signalled."""
         if self._popen.returncode is not None:
             return
         outcomes = [
@@ -218,8 +218,8 @@ class StockProcess:
             for entry in self._members()
             if entry.alive
         ]
-        if Sent.DENIED in outcomes:
-            raise PermissionError(1, "a process of the kernel may not be signalled")
+        if Sent.DENIED in outcomes and Sent.DELIVERED not in outcomes:
+            raise PermissionError(1, "the kernel may not be signalled")
 
     async def signal_async(self, signum: int, timeout: float) -> None:
         await asyncio.to_thread(self.send_signal, signum)
