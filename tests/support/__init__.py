@@ -1,0 +1,1 @@
+"""What tests share: real processes, and a look at them that owes nothing to the package."""
