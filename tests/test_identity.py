@@ -236,7 +236,7 @@ def test_json_there_and_back(one: Identity) -> None:
 def test_odd_fields_are_refused(one: Identity, data: st.DataObject) -> None:
     fields = one.to_json()
     name = data.draw(st.sampled_from(sorted(fields)))
-    odd = st.sampled_from([None, True, -1, 1.5, [], {}, b"x", "7"])
+    odd: st.SearchStrategy[Any] = st.sampled_from([None, True, -1, 1.5, [], {}, b"x", "7"])
     fields[name] = data.draw(
         odd.filter(lambda value: type(value) is not type(fields[name]) or value == -1)
     )

@@ -163,18 +163,12 @@ def executable(pid: int) -> str | None:
 
 def uid(pid: int) -> int | None:
     """The effective user id; None when gone."""
+    # The folder itself, unlike the files in it, is the user's even for a process that must
+    # not be dumped.
     try:
-        owner = os.stat(f"/proc/{pid}").st_uid
+        return os.stat(f"/proc/{pid}").st_uid
     except _GONE:
         return None
-    if owner:
-        return owner
-    # The entry of a process that must not be dumped (an unreadable executable, prctl)
-    # belongs to root, whoever runs it. Its status says who that is.
-    for line in (_read(f"/proc/{pid}/status") or b"").splitlines():
-        if line.startswith(b"Uid:"):
-            return int(line.split()[2])
-    return None
 
 
 def children(pid: int) -> list[int] | None:
