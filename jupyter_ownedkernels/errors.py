@@ -3,7 +3,8 @@
 OwnedKernelsError
 ├── LaunchError              a kernel could not be started by a spawner
 │   ├── SpawnerUnavailable   no spawner can be had on this machine: launch as stock
-│   └── LaunchTimeout        the spawner did not answer in time; the lease is closed
+│   ├── LaunchTimeout        the spawner did not answer in time; the lease is closed
+│   └── WarmLost             nobody knows what a warm spawner did; the lease is closed
 ├── JournalError             a journal cannot be written, locked or read
 ├── UnknownKernel            no such kernel for this owner
 ├── StateConflict            the wish does not fit the state of the kernel any more
@@ -27,6 +28,8 @@ class LaunchError(OwnedKernelsError):
 
     code = "launch_failed"
 
+    stage = ""
+    """Where it failed, as the keeper or spawner named it; empty when nobody could say."""
 
 class SpawnerUnavailable(LaunchError):
     """No spawner can be had here. The caller launches as stock Jupyter would."""
@@ -41,6 +44,15 @@ class LaunchTimeout(LaunchError):
 
 
 class JournalError(OwnedKernelsError):
+class WarmLost(LaunchError):
+    """It is not known whether a warm spawner forked the kernel. The lease is closed.
+
+    The caller launches by exec, with a fresh connection file.
+    """
+
+    code = "warm_lost"
+
+
     """A journal cannot be written, locked or read. Kernels start all the same."""
 
     code = "journal"

@@ -256,17 +256,26 @@ class Launcher:
         """The plain spawner, for health; None before the first launch."""
         return self._spawner
 
-    def submit(self, request: LaunchRequest, stdio: Sequence[int]) -> Launch:
-        """Ask the spawner for a launch; the answer comes in ``launch.started``.
+    def submit(
+        self,
+        request: LaunchRequest,
+        stdio: Sequence[int],
+        spawner: SpawnerProcess | None = None,
+    ) -> Launch:
+        """Ask a spawner for a launch; the answer comes in ``launch.started``.
 
-        ``stdio`` are three descriptors, the caller's to close afterwards. Blocks only
+        Without ``spawner`` it is the plain one, started if need be; a given one may be
+        gone (wire.Closed). ``stdio`` are three descriptors, the caller's to close afterwards. Blocks only
         as long as it takes to start a spawner (some milliseconds, once). Raises
         SpawnerUnavailable when none can be started.
         """
         ours, theirs = wire.pair()
         try:
             message = dict(asdict(request), op="launch")
-            self._send(message, [theirs.fileno(), *stdio])
+            if spawner is not None:
+                spawner.send(message, [theirs.fileno(), *stdio])
+            else:
+                self._send(message, [theirs.fileno(), *stdio])
         except BaseException:
             ours.close()
             raise
@@ -398,7 +407,9 @@ def _reject(future: Future[Any], error: Exception) -> None:
 def _error_of(message: wire.Message) -> Exception:
     """The error that subprocess.Popen would have raised for the same program."""
     if message["errno"] is None:
-        return LaunchError(f"the kernel could not be started: {message['text']}")
+        error = LaunchError(f"the kernel could not be started: {message['text']}")
+        error.stage = message["stage"]
+        return error
     if message["filename"] is None:
         return OSError(message["errno"], message["text"])
     return OSError(message["errno"], message["text"], message["filename"])

@@ -64,6 +64,17 @@ class SpawnerProcess:
         reason = unsupported_reason()
         if reason is not None:
             raise SpawnerUnavailable(reason)
+        process, control = cls._spawn(
+            [sys.executable, "-I", "-S", str(START_SCRIPT)],
+            [],
+            {**os.environ, OWNER_MARKER: owner_id},
+        )
+        return cls(process, control)
+
+    @staticmethod
+    def _spawn(
+        command: list[str], arguments: list[str], env: dict[str, str], executable: str | None = None
+    ) -> tuple[subprocess.Popen[bytes], socket.socket]:
         ours, theirs = wire.pair()
         ours.settimeout(_SEND_TIMEOUT)
         owner = os.pidfd_open(os.getpid())
@@ -71,19 +82,13 @@ class SpawnerProcess:
         errors = None if os.environ.get("JUPYTER_OWNEDKERNELS_DEBUG") else subprocess.DEVNULL
         try:
             process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    str(START_SCRIPT),
-                    str(theirs.fileno()),
-                    str(owner),
-                ],
+                [*command, str(theirs.fileno()), str(owner), *arguments],
+                executable=executable,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 cwd="/",
-                env={**os.environ, OWNER_MARKER: owner_id},
+                env=env,
                 pass_fds=(theirs.fileno(), owner),
                 start_new_session=True,
             )
@@ -93,7 +98,7 @@ class SpawnerProcess:
         finally:
             theirs.close()
             os.close(owner)
-        return cls(process, ours)
+        return process, ours
 
     @property
     def pid(self) -> int:

@@ -1,4 +1,8 @@
-"""From fork to exec: the few steps between a keeper and its kernel."""
+"""From fork to exec: the few steps between a keeper and its kernel.
+
+How the child becomes the kernel is the caller's choice: :func:`execute` replaces the
+program; a warm spawner's goes on as the interpreter it was forked from.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,21 @@ from . import lineage
 _RESTORED = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
 
 
+# Takes the request and the writing end of the report; returns only by an error.
+Become = Callable[["dict[str, Any]", int], None]
+
+
+class Unwind(BaseException):
+    """In a forked child: leave every frame of spawner and keeper, then be the kernel."""
+
+
 def start(
-    request: dict[str, Any], stdio: list[int], dispositions: dict[int, Any]
+    request: dict[str, Any],
+    stdio: list[int],
+    dispositions: dict[int, Any],
+    become: Become,
 ) -> tuple[int, dict[str, Any] | None]:
-    """Fork and exec ``argv``. Returns the pid, and what failed when exec did.
+    """Fork, and let the child become the kernel. Returns the pid, and what failed.
 
     ``dispositions`` are the signal handlings that the spawner was started with; the
     kernel gets those, so that ``nohup jupyter lab`` still means what it says. The
@@ -27,15 +42,15 @@ def start(
     pid = os.fork()
     if pid == 0:
         try:
-            _become_kernel(keeper, request, stdio, dispositions, tell)
+            _prepare(keeper, request, stdio, dispositions)
+            become(request, tell)
+        except Unwind:
+            raise
         except OSError as error:
-            failure = {"errno": error.errno, "text": error.strerror, "filename": error.filename}
-            os.write(tell, json.dumps(failure).encode("ascii"))
+            _give_up(tell, error.errno, error.strerror, error.filename)
         except BaseException as error:
-            failure = {"errno": None, "text": repr(error), "filename": None}
-            os.write(tell, json.dumps(failure).encode("ascii"))
-        finally:
-            os._exit(255)
+            _give_up(tell, None, repr(error), None)
+        os._exit(255)
     os.close(tell)
     with open(report, "rb") as stream:
         told = stream.read()
@@ -46,12 +61,19 @@ def start(
     return pid, failure
 
 
-def _become_kernel(
+def _give_up(tell: int, errno: int | None, text: str, filename: object) -> None:
+    try:
+        failure = {"errno": errno, "text": text, "filename": filename}
+        os.write(tell, json.dumps(failure).encode("ascii"))
+    finally:
+        os._exit(255)
+
+
+def _prepare(
     keeper: int,
     request: dict[str, Any],
     stdio: list[int],
     dispositions: dict[int, Any],
-    tell: int,
 ) -> None:
     os.setsid()
     lineage.die_with_parent()
@@ -59,9 +81,6 @@ def _become_kernel(
         os._exit(255)
     for signum, handling in dispositions.items():
         signal.signal(signum, handling)
-    for name in _RESTORED:
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, request["sigmask"])
@@ -72,11 +91,30 @@ def _become_kernel(
     if request["umask"] is not None:
         os.umask(request["umask"])
     if request["cwd"] is not None:
+    if request["oom_score_adj"] is not None:
+        _offer_to_oom_killer(request["oom_score_adj"])
         os.chdir(request["cwd"])
-    environment = dict(request["env"])
-    environment["JPY_PARENT_PID"] = str(keeper)
-    argv = request["argv"]
-    _execute(argv, environment)
+    # The poller of ipykernel ignores any value but its real parent's.
+    request["env"] = dict(request["env"], JPY_PARENT_PID=str(keeper))
+
+
+def _offer_to_oom_killer(adjustment: int) -> None:
+    """When memory runs out the kernel is to go before its owner; children inherit it."""
+    try:
+        with open("/proc/self/oom_score_adj", "r+", encoding="ascii") as stream:
+            if int(stream.read()) < adjustment:
+                stream.seek(0)
+                stream.write(str(adjustment))
+    except (OSError, ValueError):
+        pass  # A wish, not a condition: the kernel starts all the same.
+
+
+def execute(request: dict[str, Any], tell: int) -> None:
+    """Replace this program by the kernel's."""
+    for name in _RESTORED:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+    _execute(request["argv"], request["env"])
 
 
 def _execute(argv: list[str], environment: dict[str, str]) -> None:

@@ -48,12 +48,14 @@ class Keeper:
 
     # -- start -------------------------------------------------------------------
 
-    def launch(self, stdio: list[int], dispositions: dict[int, Any]) -> bool:
-        """Fork and exec the kernel; tell the owner. False when there is none to keep."""
+    def launch(
+        self, stdio: list[int], dispositions: dict[int, Any], become: child.Become
+    ) -> bool:
+        """Fork the kernel; tell the owner. False when there is none to keep."""
         if self._owner_is_gone():
             return False
         try:
-            pid, failure = child.start(self._request, stdio, dispositions)
+            pid, failure = child.start(self._request, stdio, dispositions, become)
         except OSError as error:
             self._tell(failed("fork", error))
             return False
@@ -333,6 +335,7 @@ def run(
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     keeper = Keeper(lease, owner, wakeup, request, note_session)
-    if keeper.launch(stdio, dispositions):
+    if keeper.launch(stdio, dispositions, become):
         keeper.keep()
     return 0
+    become: child.Become,

@@ -22,7 +22,7 @@ import struct
 import traceback
 from typing import Any, NamedTuple
 
-from . import keeper, lineage, procfs, waiting, wire
+from . import child, keeper, lineage, procfs, waiting, wire
 from .retire import Retirement
 from .tree import Facts
 
@@ -72,7 +72,10 @@ class Kept(NamedTuple):
 class Spawner:
     """State of the process; one instance, made by :func:`main`."""
 
-    def __init__(self, control: socket.socket, owner: int) -> None:
+    def __init__(
+        self, control: socket.socket, owner: int, become: child.Become = child.execute
+    ) -> None:
+        self._become = become
         self._control: socket.socket | None = control
         self._owner: int | None = owner
         self._kept: dict[int, Kept] = {}
@@ -163,15 +166,25 @@ class Spawner:
             wakeup, _ = waiting.watch_children()
             lease = socket.socket(fileno=fds[0])
             status = keeper.run(
-                lease, self._owner, wakeup, request, fds[1:], self._dispositions, board.note
+                lease,
+                self._owner,
+                wakeup,
+                request,
+                fds[1:],
+                self._dispositions,
+                board.note,
+                self._become,
             )
+        except child.Unwind:
+            # Closed by its number already: the object must not close what takes the number.
+            lease.detach()
+            raise
         except BaseException:
             # No owner's terminal to write to: the lease closes, and the owner, or the
             # spawner by the exit status, ends what this launch has started.
             if os.environ.get("JUPYTER_OWNEDKERNELS_DEBUG"):
                 traceback.print_exc()
-        finally:
-            os._exit(status)
+        os._exit(status)
 
     def _reap(self) -> None:
         while True:
