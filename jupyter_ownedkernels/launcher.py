@@ -48,6 +48,7 @@ class LaunchRequest:
     remove_connection_file: bool = True
     """Whether the keeper removes the connection file when the owner has died."""
     umask: int | None = None
+    oom_score_adj: int | None = None
 
 
 @dataclass(frozen=True)

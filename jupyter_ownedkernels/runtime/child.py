@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from typing import Any
+from typing import Any, Callable
 
 from . import lineage
 
@@ -35,7 +35,8 @@ def start(
 
     ``dispositions`` are the signal handlings that the spawner was started with; the
     kernel gets those, so that ``nohup jupyter lab`` still means what it says. The
-    caller reaps the child, also after a failure.
+    caller reaps the child, also after a failure. The report's end of file means that
+    nothing failed: exec closes it.
     """
     keeper = os.getpid()
     report, tell = os.pipe()
@@ -90,9 +91,9 @@ def _prepare(
         os.dup2(fd, target)
     if request["umask"] is not None:
         os.umask(request["umask"])
-    if request["cwd"] is not None:
     if request["oom_score_adj"] is not None:
         _offer_to_oom_killer(request["oom_score_adj"])
+    if request["cwd"] is not None:
         os.chdir(request["cwd"])
     # The poller of ipykernel ignores any value but its real parent's.
     request["env"] = dict(request["env"], JPY_PARENT_PID=str(keeper))
