@@ -27,9 +27,9 @@ class LaunchError(OwnedKernelsError):
     """A kernel could not be started by a spawner."""
 
     code = "launch_failed"
-
     stage = ""
     """Where it failed, as the keeper or spawner named it; empty when nobody could say."""
+
 
 class SpawnerUnavailable(LaunchError):
     """No spawner can be had here. The caller launches as stock Jupyter would."""
@@ -43,7 +43,6 @@ class LaunchTimeout(LaunchError):
     code = "launch_timeout"
 
 
-class JournalError(OwnedKernelsError):
 class WarmLost(LaunchError):
     """It is not known whether a warm spawner forked the kernel. The lease is closed.
 
@@ -53,6 +52,7 @@ class WarmLost(LaunchError):
     code = "warm_lost"
 
 
+class JournalError(OwnedKernelsError):
     """A journal cannot be written, locked or read. Kernels start all the same."""
 
     code = "journal"

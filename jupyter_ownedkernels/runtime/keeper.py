@@ -327,6 +327,7 @@ def run(
     stdio: list[int],
     dispositions: dict[int, Any],
     note_session: Callable[[int], None],
+    become: child.Become,
 ) -> int:
     """Body of the forked process. The answer is its exit status."""
     lineage.set_name("kernel-keeper")
@@ -338,4 +339,3 @@ def run(
     if keeper.launch(stdio, dispositions, become):
         keeper.keep()
     return 0
-    become: child.Become,
