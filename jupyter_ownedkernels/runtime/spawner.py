@@ -90,8 +90,11 @@ class Spawner:
 
     def serve(self) -> None:
         """Sleep, fork keepers, reap. Returns when the owner and all keepers are gone."""
-        while self._control is not None or self._kept or self._retirements:
+        while True:
             pause = self._press_on()
+            # Looked at after the steps: the last one may have ended what there was to wait for.
+            if self._control is None and not self._kept and not self._retirements:
+                return
             poller = select.poll()
             poller.register(self._wakeup, select.POLLIN)
             for fd in self._watched():
