@@ -62,7 +62,7 @@ def start(
     return pid, failure
 
 
-def _give_up(tell: int, errno: int | None, text: str, filename: object) -> None:
+def _give_up(tell: int, errno: int | None, text: str | None, filename: object) -> None:
     try:
         failure = {"errno": errno, "text": text, "filename": filename}
         os.write(tell, json.dumps(failure).encode("ascii"))

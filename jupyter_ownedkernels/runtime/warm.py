@@ -1,0 +1,153 @@
+"""The warm spawner: imports once what a booted kernel has, then forks ready kernels.
+
+The process is a template. Whatever it holds when it forks, every kernel gets a copy of:
+so it has one thread, no socket but the owner's, no event loop, no device file, and each
+fork is preceded by a look at /proc that it is still so. What does not fit is refused
+with the reason, and the owner launches by exec. Keepers are those of the plain spawner.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import importlib
+import os
+import signal
+import socket
+import sys
+import warnings
+from typing import Any, Callable
+
+from . import lineage, warm_gate, warm_rehearsal, wire
+from .child import Unwind
+from .spawner import Spawner
+from .warm_child import Template
+
+# Says that the launch was refused before anything was forked: see wire.py, ``failed``.
+REFUSED = "refused"
+STALE = "stale"
+
+
+class WarmSpawner(Spawner):
+    """A spawner that refuses to fork what it cannot fork safely."""
+
+    def __init__(self, control: socket.socket, owner: int, template: Template) -> None:
+        super().__init__(control, owner, template.become)
+        self._template = template
+        self._expected = {control.fileno(), owner, self._wakeup, self._writer}
+
+    def _launch(self, request: dict[str, Any], fds: list[int]) -> None:
+        stage, reason = REFUSED, warm_gate.objection(self._expected | set(fds))
+        if reason is None and self._template.changed():
+            stage, reason = STALE, "files of the interpreter or its packages were changed"
+        if reason is not None:
+            _refuse(fds[0], stage, reason)
+            return
+        super()._launch(request, fds)
+
+
+def _refuse(lease_fd: int, stage: str, reason: str) -> None:
+    message = {"op": "failed", "stage": stage, "errno": None, "text": reason, "filename": None}
+    with socket.socket(fileno=os.dup(lease_fd)) as lease:
+        try:
+            wire.send(lease, message)
+        except (wire.Closed, OSError):
+            pass
+
+
+def _die_with_owner(control: socket.socket, wanted: bool) -> None:
+    """While importing nobody polls: let the end of the owner's socket be a signal.
+
+    SIGIO is sent when the other end is closed, and its default is to end the process.
+    The owner says nothing before it was told that the template is ready.
+    """
+    if wanted:
+        fcntl.fcntl(control, fcntl.F_SETOWN, os.getpid())
+    flags = fcntl.fcntl(control, fcntl.F_GETFL)
+    flags = flags | os.O_ASYNC if wanted else flags & ~os.O_ASYNC
+    fcntl.fcntl(control, fcntl.F_SETFL, flags)
+
+
+def _import(names: list[str]) -> None:
+    for name in names:
+        if name not in sys.modules:
+            try:
+                importlib.import_module(name)
+            except Exception:
+                # A child imports it again when it needs it, and shows the error if any.
+                continue
+
+
+def _import_preload(names: list[str]) -> list[str]:
+    """Import what the user named. Answers what could not be, with the reason."""
+    troubles = []
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except BaseException as error:
+            troubles.append(f"{name}: {type(error).__name__}: {error}")
+    return troubles
+
+
+def _settle_threads() -> None:
+    """One fork whose child leaves at once.
+
+    OpenBLAS starts its threads when numpy is imported, ends them in its handler before
+    a fork, and starts them again in whoever computes next: after this the template has
+    none, and each kernel gets its own.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def main(control_fd: int, owner_pidfd: int, plan: dict[str, Any]) -> Callable[[str], None] | None:
+    """Prepare, then serve until the owner is gone.
+
+    Returns None in the spawner, and in a forked child what makes it the kernel. Called
+    by ``warm_start.py`` only. ``plan``: ``module`` of the kernelspec, ``preload``.
+    """
+    lineage.set_name("kernel-template")
+    if not lineage.become_subreaper():
+        return None
+    for fd in (control_fd, owner_pidfd):
+        os.set_inheritable(fd, False)
+    control = socket.socket(fileno=control_fd)
+    _die_with_owner(control, True)
+    template = Template()
+    troubles: list[str] = []
+    reason = warm_gate.not_ipykernel(plan["module"])
+    if reason is None:
+        rehearsal = warm_rehearsal.rehearse()
+        reason = rehearsal.reason
+        _import(rehearsal.modules)
+        template.imported(warm_gate.known_files())
+        troubles = _import_preload(plan["preload"])
+        template.preloaded(plan["preload"])
+        _settle_threads()
+        signal.set_wakeup_fd(-1)
+        reason = reason or warm_gate.objection({control_fd, owner_pidfd})
+    state = "unfit" if reason is not None else "ready"
+    template.freeze(warm_gate.known_files())
+    _die_with_owner(control, False)
+    told = {"op": "warm", "state": state, "reason": reason, "troubles": troubles}
+    try:
+        wire.send(control, told)
+    except (wire.Closed, OSError):
+        return None
+    if reason is not None:
+        return None
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        WarmSpawner(control, owner_pidfd, template).serve()
+    except Unwind:
+        return template.kernel
+    return None
+
+
+__all__ = ["REFUSED", "STALE", "WarmSpawner", "main"]

@@ -1,0 +1,159 @@
+"""Learning what a booted kernel has imported, by booting one that nobody will use.
+
+A forked child of the still empty template starts ipykernel on a throw-away connection
+file (Unix sockets, in a private folder), runs one cell of its own, and reports the
+names of all modules in the order in which their import began: imported in that order
+they pull each other in as they did in a kernel. Profile, startup files and
+configuration of the user are left out: nothing of the user's runs twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import select
+import shutil
+import signal
+import sys
+import tempfile
+from typing import Any, NamedTuple
+
+from . import lineage
+
+TIMEOUT = 60.0
+# The reply to the cell leaves in another thread, which may still have to import.
+_AFTERGLOW = 0.05
+_CELL = "print(1)\n1"
+
+
+class Rehearsal(NamedTuple):
+    """What a kernel imports; ``reason`` says why nothing was learnt."""
+
+    modules: list[str]
+    reason: str | None
+
+
+class _Recorder:
+    """First on sys.meta_path: sees each import begin, and finds nothing."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        self.names.append(name)
+
+
+def rehearse(timeout: float = TIMEOUT) -> Rehearsal:
+    """Boot a kernel in a child, which is gone when this returns."""
+    try:
+        folder = tempfile.mkdtemp(prefix="ownedkernels-")
+    except OSError as error:
+        return Rehearsal([], f"no room for a rehearsal: {error}")
+    reader, writer = os.pipe()
+    template = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(reader)
+            _boot(template, folder, writer)
+        except BaseException as error:
+            os.write(writer, json.dumps({"error": repr(error)[:500]}).encode("ascii"))
+        finally:
+            os._exit(1)
+    os.close(writer)
+    try:
+        told = _read(reader, timeout)
+    finally:
+        # A child of ours that is not reaped yet: nobody else can have its number.
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(reader)
+        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        answer = json.loads(told)
+    except ValueError:
+        return Rehearsal([], "the rehearsal did not come to its end")
+    if "error" in answer:
+        return Rehearsal([], "the rehearsal failed: {}".format(answer["error"]))
+    return Rehearsal(answer["modules"], None)
+
+
+def _read(reader: int, timeout: float) -> bytes:
+    poller = select.poll()
+    poller.register(reader, select.POLLIN)
+    chunks = []
+    while poller.poll(timeout * 1000):
+        chunk = os.read(reader, 65536)
+        if not chunk:
+            break
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _connection_file(folder: str) -> str:
+    names = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
+    content: dict[str, Any] = {name: number for number, name in enumerate(names, 1)}
+    content.update(
+        transport="ipc",
+        ip=os.path.join(folder, "s"),
+        key=os.urandom(16).hex(),
+        signature_scheme="hmac-sha256",
+    )
+    path = os.path.join(folder, "kernel.json")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        json.dump(content, stream)
+    return path
+
+
+def _boot(template: int, folder: str, writer: int) -> None:
+    os.setsid()
+    lineage.die_with_parent()
+    if os.getppid() != template:
+        os._exit(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.update(IPYTHONDIR=folder, JPY_PARENT_PID=str(template))
+    recorder = _Recorder()
+    sys.meta_path.insert(0, recorder)
+    sys.argv = ["-m", "-f", _connection_file(folder)]
+
+    import ipykernel.kernelapp
+
+    application: Any = ipykernel.kernelapp.IPKernelApp
+    application.load_config_file = lambda self, *args, **kwargs: None
+    start = application.start
+
+    def rehearsing(app: Any) -> None:
+        _run_a_cell(app, lambda: _report(recorder, writer))
+        start(app)
+
+    application.start = rehearsing
+    runpy.run_module("ipykernel_launcher", run_name="__main__", alter_sys=True)
+
+
+def _run_a_cell(app: Any, then: Any) -> None:
+    import zmq
+    from tornado.ioloop import IOLoop
+
+    loop: Any = IOLoop.current()
+    client = zmq.Context().socket(zmq.DEALER)
+    client.connect(f"{app.transport}://{app.ip}-{app.shell_port}")
+    content = {
+        "code": _CELL,
+        "silent": False,
+        "store_history": True,
+        "user_expressions": {},
+        "allow_stdin": False,
+        "stop_on_error": True,
+    }
+    app.session.send(client, "kernel_info_request", content={})
+    app.session.send(client, "execute_request", content=content)
+    app.shell.events.register("post_execute", lambda: loop.call_later(_AFTERGLOW, then))
+
+
+def _report(recorder: _Recorder, writer: int) -> None:
+    names = [name for name in dict.fromkeys(recorder.names) if name in sys.modules]
+    answer = json.dumps({"modules": names}).encode("ascii")
+    while answer:
+        answer = answer[os.write(writer, answer) :]
+    os._exit(0)
