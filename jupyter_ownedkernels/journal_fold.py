@@ -42,11 +42,10 @@ class Fold:
 
     def apply(self, record: Mapping[str, Any]) -> None:
         """Take one record in. Never raises: what makes no sense is ``strange``."""
-        step = _STEPS.get(record.get("event", "")) if record.get("v", 1) == 1 else None
         try:
-            if step is None:
-                raise ValueError("unknown version or event")
-            step(self, record)
+            if record.get("v", 1) != 1:
+                raise ValueError("unknown version")
+            _STEPS[record["event"]](self, record)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             self.strange[repr(record)] = dict(record)
 
@@ -73,7 +72,7 @@ class Fold:
     def forget(self, history_limit: int, still_there: StillThere) -> None:
         """Keep what matters and the newest ``history_limit`` of what has ended."""
         idle = [one for one in self.launches.values() if not self.matters(one, still_there)]
-        idle.sort(key=lambda launch: launch.ended_at or launch.at)
+        idle.sort(key=_when)
         for launch in idle[: max(0, len(idle) - history_limit)]:
             del self.launches[launch.launch_id]
         for key in list(self.notes)[: max(0, len(self.notes) - history_limit)]:
@@ -96,7 +95,7 @@ class Fold:
         """What has ended, in no particular order. Launches that never ran are left out."""
         entries = [
             HistoryEntry(
-                at=launch.ended_at or launch.at,
+                at=_when(launch),
                 event="ended",
                 owner_id=owner_id,
                 kernel_id=launch.kernel_id,
@@ -154,6 +153,7 @@ class Fold:
                 process=_identity(record, "process") or launch.process,
                 sessions=_sessions(launch, record),
                 running_at=float(record["at"]),
+                provisioner=record.get("provisioner") or launch.provisioner,
             )
         )
 
@@ -225,6 +225,10 @@ _STEPS: dict[str, Callable[[Fold, Mapping[str, Any]], None]] = {
 }
 
 
+def _when(launch: LaunchRecord) -> float:
+    return launch.at if launch.ended_at is None else launch.ended_at
+
+
 def portions(survivors: Sequence[Survivor]) -> Iterator[tuple[Survivor, ...]]:
     """The survivors in parts that fit into one line each; one empty part for none."""
     for start in range(0, max(1, len(survivors)), _PORTION):
@@ -247,6 +251,7 @@ def _merged(ours: LaunchRecord, theirs: LaunchRecord) -> LaunchRecord:
         running_at=ours.running_at or theirs.running_at,
         ended_at=further.ended_at,
         ended_by=further.ended_by,
+        provisioner=ours.provisioner or theirs.provisioner,
     )
 
 

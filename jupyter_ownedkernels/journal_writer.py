@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .identity import Identity
@@ -53,9 +53,11 @@ class JournalWriter(ABC):
         process: Identity | None,
         sessions: Iterable[int],
         launch_mode: LaunchMode | None = None,
+        provisioner: Mapping[str, Any] | None = None,
         at: float | None = None,
     ) -> bool:
-        """A process of the launch exists. ``launch_mode`` when it is not as announced."""
+        """A process of the launch exists. ``launch_mode`` when it is not as announced;
+        ``provisioner`` is what a foreign provisioner says of it, without secrets."""
         record = {
             "event": "running",
             "launch_id": launch_id,
@@ -64,7 +66,11 @@ class JournalWriter(ABC):
             "sessions": list(sessions),
             "at": self._now(at),
         }
-        return self._put({**record, "launch_mode": launch_mode} if launch_mode else record)
+        if launch_mode:
+            record["launch_mode"] = launch_mode
+        if provisioner:
+            record["provisioner"] = dict(provisioner)
+        return self._put(record)
 
     def kernel(
         self, launch_id: str, kernel: Identity, sessions: Iterable[int], at: float | None = None

@@ -157,6 +157,8 @@ class LaunchRecord:
     running_at: float | None = None
     ended_at: float | None = None
     ended_by: EndedBy | None = None
+    provisioner: dict[str, Any] | None = None
+    """For ``launch_mode`` other: what the foreign provisioner says, without secrets."""
 
     @property
     def open(self) -> bool:
@@ -198,6 +200,7 @@ class LaunchRecord:
             running_at=_optional(data, "running_at", float),
             ended_at=_optional(data, "ended_at", float),
             ended_by=cast("EndedBy | None", _optional(data, "ended_by", str)),
+            provisioner=_optional(data, "provisioner", dict),
         )
 
 
