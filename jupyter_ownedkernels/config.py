@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traitlets import Bool, CaselessStrEnum, Float, Integer, Unicode
+from traitlets import Bool, CaselessStrEnum, Float, Integer, List, Unicode
 from traitlets.config import Configurable
 
 from .ownership import Settings
@@ -63,6 +63,39 @@ class OwnedKernels(Configurable):
         help="""Seconds that a start waits for the kernel to accept connections, so that
         front ends do not lose time by reconnecting. A kernel that takes longer, or never
         does, is started all the same. 0 does not wait.""",
+    )
+
+    warm = CaselessStrEnum(
+        ["auto", "off"],
+        default_value="off",
+        config=True,
+        help="""Warm starts: "auto" forks IPython kernels from a process that has imported
+        all that a started kernel has, wherever that is possible; "off" executes every
+        kernel afresh.""",
+    )
+
+    warm_preload = List(
+        Unicode(),
+        config=True,
+        help="""Modules that are imported once, before kernels are forked, for example
+        ["numpy", "pandas", "matplotlib.pyplot"]. A module that starts threads or opens
+        devices when it is imported switches preloading off.""",
+    )
+
+    standby = Integer(
+        1,
+        min=0,
+        max=8,
+        config=True,
+        help="""How many booted kernels are kept ready for the next starts, once a first
+        kernel was started. They count as memory of the server, about 20 MB each.""",
+    )
+
+    websocket_nodelay = Bool(
+        True,
+        config=True,
+        help="""Whether the WebSockets of kernels send each message at once. Without it
+        (Nagle's algorithm) each small cell's reply is held back for about 40 ms.""",
     )
 
     journal_dir = Unicode(
@@ -126,6 +159,9 @@ class OwnedKernels(Configurable):
             journal_dir=self.journal_dir or None,
             history_limit=self.history_limit,
             oom_score_adj=self.oom_score_adj,
+            warm=self.warm == "auto",
+            warm_preload=tuple(self.warm_preload),
+            standby=self.standby,
         )
 
     def _runtime_dir(self) -> str | None:

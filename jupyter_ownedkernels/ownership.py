@@ -24,6 +24,7 @@ from .errors import StateConflict, UnknownKernel
 from .identity import Identity
 from .journal import Journal, candidates, this_owner
 from .launcher import Exited, Launch, Launcher, LaunchRequest, Started
+from .launcher_warm import WarmPool
 from .models import Cause, Exit, LaunchMode, LaunchRecord, OwnerRecord, State, Survivor
 from .processes_orphans import retire_orphans
 from .runtime import exits
@@ -60,6 +61,9 @@ class Settings:
     journal_dir: str | None = None
     history_limit: int = 500
     oom_score_adj: int | None = None
+    warm: bool = False
+    warm_preload: tuple[str, ...] = ()
+    standby: int = 0
 
 
 class OwnedKernel:
@@ -102,6 +106,7 @@ class Ownership:
         folders = candidates(settings.runtime_dir or jupyter_runtime_dir(), settings.journal_dir)
         self.journal = Journal(self.owner, folders, history_limit=settings.history_limit)
         self.launcher = Launcher(self.owner.owner_id, on_lost=self._retire_lost)
+        self.warm = WarmPool(self.launcher, settings.warm, settings.warm_preload)
         self._kernels: dict[str, OwnedKernel] = {}
         self._listeners: list[Listener] = []
         self._lock = threading.RLock()
@@ -182,8 +187,16 @@ class Ownership:
         return kernel
 
     def launch(self, kernel: OwnedKernel, request: LaunchRequest, stdio: list[int]) -> Launch:
-        """Ask for the launch that :meth:`begin` announced, and follow it to its end."""
-        launch = self.launcher.submit(request, stdio)
+        """Ask for the launch that :meth:`begin` announced, and follow it to its end.
+
+        Forked from a warm spawner if one is ready: that raises WarmLost when nobody
+        knows what became of it.
+        """
+        launch = self.warm.launch(request, stdio)
+        if launch is None:
+            launch = self.launcher.submit(request, stdio)
+        else:
+            kernel.record = replace(kernel.record, launch_mode="fork")
         kernel.launch = launch
         launch.on_kernel = lambda _: self._kernel_found(kernel, launch)
         launch.started.add_done_callback(lambda future: self._started(kernel, future))
@@ -243,6 +256,7 @@ class Ownership:
         for kernel in self.kernels():
             if kernel.launch is not None:
                 kernel.launch.retire(self.settings.terminate_grace)
+        self.warm.close()
         wait(open_launches, _PATIENCE_AT_EXIT)
         self.journal.close()
 
@@ -270,7 +284,11 @@ class Ownership:
         }
         self.transition(kernel, State.RUNNING, **facts)
         self.journal.running(
-            kernel.record.launch_id, keeper=keeper, process=process, sessions=(started.session,)
+            kernel.record.launch_id,
+            keeper=keeper,
+            process=process,
+            sessions=(started.session,),
+            launch_mode=kernel.record.launch_mode,
         )
 
     def _kernel_found(self, kernel: OwnedKernel, launch: Launch) -> None:

@@ -17,7 +17,7 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from . import identity, ownership
 from .config import OwnedKernels
-from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable
+from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable, WarmLost
 from .launcher import Exited, LaunchRequest
 from .owned_process import OwnedProcess, StockProcess
 from .readiness import ports_of, wait_until_ready
@@ -71,11 +71,13 @@ class OwnedProvisioner(LocalProvisioner):
         reason = "started as independent of its owner" if independent else _obstacle(scrubbed)
         kernel = await asyncio.to_thread(self._begin)
         try:
-            if reason is None:
+            while reason is None:
                 try:
                     await self._launch_owned(kernel, cmd, scrubbed)
+                    break
                 except LaunchError as error:
-                    reason = str(error)
+                    if not isinstance(error, WarmLost):
+                        reason = str(error)
                     self.ownership.ended(kernel, Exited(None), ())
                     if not isinstance(error, SpawnerUnavailable):
                         cmd, scrubbed = await self._start_afresh(kwargs)
