@@ -19,7 +19,7 @@ test('the panel opens from the side bar and says one sentence', async ({
   await page.getByRole('tab', { name: 'Kernel Ownership' }).click();
   await expect(panel).toBeVisible();
   await expect(panel.getByText('This server', { exact: true })).toBeVisible();
-  await expect(panel.getByText('watched')).toBeVisible();
+  await expect(panel.getByText('Every kernel is watched')).toBeVisible();
 });
 
 test('one request when the panel opens, none while it is hidden', async ({
