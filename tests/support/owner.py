@@ -131,7 +131,7 @@ class Owner:
         self.run("submit(name, code)", name=name, code=code)
 
     def is_alive(self, name: str) -> bool:
-        return bool(self.run("result = managers[name].is_alive()", name=name))
+        return bool(self.run("result = call(name, 'is_alive')", name=name))
 
     def shut_down(self, name: str, **kwargs: Any) -> None:
         self.run("shut_down(name, **kwargs)", name=name, kwargs=kwargs)

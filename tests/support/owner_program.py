@@ -7,6 +7,7 @@ Each request is Python source, run with the helpers below as globals; what it le
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import os
 import socket
@@ -39,6 +40,18 @@ def about(name: str) -> dict[str, Any]:
         "file": manager.connection_file,
         "kind": type(process).__name__,
     }
+
+
+def call(name: str, method: str, *args: Any, **kwargs: Any) -> Any:
+    """A method of a manager of either kind. Each call of an asynchronous one has its own loop."""
+    answered = getattr(managers[name], method)(*args, **kwargs)
+    if inspect.isawaitable(answered):
+
+        async def wait() -> Any:
+            return await answered
+
+        return asyncio.run(wait())
+    return answered
 
 
 def start(name: str, spec: str, **kwargs: Any) -> dict[str, Any]:
@@ -91,7 +104,7 @@ def shut_down(name: str, **kwargs: Any) -> None:
     made = clients.pop(name, None)
     if made is not None:
         made.stop_channels()
-    managers[name].shutdown_kernel(**kwargs)
+    call(name, "shutdown_kernel", **kwargs)
 
 
 def serve(path: str) -> int:
