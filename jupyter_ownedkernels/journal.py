@@ -289,16 +289,18 @@ class Journal(JournalWriter):
         if not self._sound():
             journal_folder.prepare(folder)
             remove_leftovers(folder)
-        fd, locked = make(path, b"".join(lines), need_lock)
+        content = b"".join(lines)
+        fd, locked = make(path, content, need_lock)
         with self._disk:
             old_fd, old_path = self._fd, self._path
             self._fd, self._path, self.locked = fd, path, locked
         self.records = len(lines)
+        # What this object wrote, not what the file holds: others may append already.
+        self._size = len(content)
+        self._mixed = False
         if old_fd >= 0:
             self._take_over(old_fd, old_path, consumed)
-        self._size = os.fstat(fd).st_size
         self._compact_at = max(self._compact_bytes, 2 * self._size)
-        self._mixed = False
         _remember(self)
 
     def _take_in(self) -> int:
@@ -310,7 +312,8 @@ class Journal(JournalWriter):
                 return self._size
             data = journal_read.read_bytes(self._fd)
             self._fold.absorb(journal_read.fold_of(data)[0])
-            return len(data)
+            # Of a record that is being written a part may be seen: read it again later.
+            return data.rfind(b"\n") + 1
         return self._size
 
     def _take_over(self, old_fd: int, old_path: str | None, consumed: int) -> None:
@@ -318,8 +321,7 @@ class Journal(JournalWriter):
         try:
             for record in records.parse(journal_read.read_bytes(old_fd, consumed))[0]:
                 self._fold.apply(record)
-                records.append(self._fd, record)
-                self.records += 1
+                self._append(record)
             if old_path not in (None, self._path) and records.is_at(old_fd, str(old_path)):
                 os.unlink(str(old_path))
         except (OSError, ValueError) as error:
