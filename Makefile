@@ -20,7 +20,7 @@ STAMPS := .make
 export PATH := $(BIN):$(PATH)
 
 EXTENSION_SOURCES := $(shell find labextension/src labextension/style labextension/schema -type f -not -path '*/__tests__/*') \
-	labextension/tsconfig.json labextension/package.json
+	labextension/tsconfig.json labextension/package.json labextension/install.json
 
 ##@ Use
 

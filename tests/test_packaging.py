@@ -81,7 +81,9 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, copy / name)
-    shutil.copytree(bundle, copy / "jupyter_ownedkernels" / "labextension")
+    # Left by a development build; a release starts from nothing.
+    ignore = shutil.ignore_patterns("build_log.json")
+    shutil.copytree(bundle, copy / "jupyter_ownedkernels" / "labextension", ignore=ignore)
     # Folders that must not get into the archives, whatever is in them.
     for name in ("labextension/node_modules", "labextension/.yarn", "ui-tests/node_modules"):
         (copy / name).mkdir()
@@ -188,7 +190,8 @@ def test_the_wheel_holds_nothing_else(wheel_names: list[str]) -> None:
     tops = {name.split("/")[0] for name in wheel_names}
     dist_info = f"jupyter_ownedkernels-{VERSION}.dist-info"
     assert tops == {"jupyter_ownedkernels", DATA.split("/")[0], dist_info}
-    assert not [name for name in wheel_names if "__pycache__" in name or "/tests/" in name]
+    unwanted = ("/__pycache__/", "/tests/", "/build_log.json")
+    assert not [name for name in wheel_names if any(word in name for word in unwanted)]
 
 
 def test_the_sdist_is_small_and_whole(sdist: Path, sdist_names: list[str]) -> None:
