@@ -252,7 +252,9 @@ class Journal(JournalWriter):
             except NoLock:
                 without_lock.append(folder)
                 problems.append(f"{folder}: files cannot be locked there")
-            except (JournalError, OSError, ValueError) as error:
+            except OSError as error:
+                problems.append(f"{folder}: {error.strerror or error}")
+            except (JournalError, ValueError) as error:
                 problems.append(str(error))
             else:
                 return self._restored(problems)
@@ -286,7 +288,7 @@ class Journal(JournalWriter):
         consumed = self._take_in()
         self._fold.forget(self._history_limit, self._still_there)
         lines = _encoded(self._fold)
-        if not self._sound():
+        if path != self._path or not self._sound():
             journal_folder.prepare(folder)
             remove_leftovers(folder)
         content = b"".join(lines)

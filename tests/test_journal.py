@@ -490,10 +490,10 @@ if pid == 0:
     for late in (one.launching(launch(2)), one.ended("launch-1", None), one.open()):
         assert late is False
     one.close()
-    print(os.getpid(), flush=True)
+    os.write(1, b"%d\\n" % os.getpid())
     sys.stdin.read()
     os._exit(0)
-print(json.dumps(one.path), flush=True)
+os.write(1, json.dumps(one.path).encode() + b"\\n")
 os.waitpid(pid, 0)
 """
     with owner_process(script, folder) as owner:
