@@ -8,6 +8,7 @@ OwnedKernelsError
 ├── JournalError             a journal cannot be written, locked or read
 ├── UnknownKernel            no such kernel for this owner
 ├── StateConflict            the wish does not fit the state of the kernel any more
+│   └── Superseded           a later wish for the same kernel came first
 └── BadRequest               input that no retry will make right
 
 An error of ``exec`` itself (missing interpreter, bad folder, no permission) is not in
@@ -68,6 +69,12 @@ class StateConflict(OwnedKernelsError):
     """The kernel's state does not allow the wish (any more)."""
 
     code = "state_conflict"
+
+
+class Superseded(StateConflict):
+    """A later wish for the same kernel came first: a shutdown overtakes a restart."""
+
+    code = "superseded"
 
 
 class BadRequest(OwnedKernelsError):

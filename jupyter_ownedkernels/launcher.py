@@ -82,6 +82,8 @@ class Exited:
     core_dump: bool = False
     max_rss_bytes: int | None = None
     cpu_s: float | None = None
+    oom: bool | None = None
+    """Whether the system ended it for want of memory; None when nobody can tell."""
     keeper_lost: bool = False
 
 
@@ -98,9 +100,9 @@ class Launch:
 
     def __init__(self, request: LaunchRequest, lease: socket.socket) -> None:
         self.request = request
-        self.started: Future[Started] = Future()
-        self.exited: Future[Exited] = Future()
-        self.retired: Future[tuple[Survivor, ...]] = Future()
+        self.started: Future[Started] = _certain()
+        self.exited: Future[Exited] = _certain()
+        self.retired: Future[tuple[Survivor, ...]] = _certain()
         self.kernel: KernelProcess | None = None
         self.on_kernel: Callable[[Launch], None] | None = None
         self._lease: socket.socket | None = lease
@@ -209,7 +211,11 @@ class Launch:
                 _resolve(answer, 0 if message["sent"] else int(message["denied"]))
         elif op == "exited":
             exited = Exited(
-                message["status"], message["core"], message["max_rss"], message["cpu_s"]
+                message["status"],
+                message["core"],
+                message["max_rss"],
+                message["cpu_s"],
+                message["oom"],
             )
             _resolve(self.exited, exited)
         elif op == "retired":
@@ -389,6 +395,17 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _certain() -> Future[Any]:
+    """A future that cannot be cancelled.
+
+    A coroutine that gives up waiting cancels what it waits for, and with it the future
+    of a thread; but that a kernel has ended is a fact, also when nobody waits for it.
+    """
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future
 
 
 def _succeeded(future: Future[Started]) -> bool:

@@ -1,22 +1,64 @@
-"""The server's kernel managers: one for all kernels, and one for each."""
+"""The server's kernel managers: one for all kernels, and one for each.
+
+Wishes about one kernel (restart, shutdown, automatic restart, culling) take turns. Each
+is done completely before the next begins, with one exception: a shutdown that waits for
+its turn keeps a restart from starting the kernel again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
+from jupyter_client.ioloop.restarter import AsyncIOLoopKernelRestarter
+from jupyter_core.utils import ensure_async
 from jupyter_server.services.kernels.kernelmanager import (
     AsyncMappingKernelManager,
     ServerKernelManager,
 )
-from traitlets import default
+from traitlets import Type, default
 
+from . import ownership
+from .config import OwnedKernels
+from .errors import Superseded, UnknownKernel
 from .owned_process import OwnedProcess
+from .restarter import OwnedKernelRestarter
 from .takeover import offer_provisioner
+
+# Beyond the time that one shutdown may take: message, SIGTERM, SIGKILL, report.
+_SHUTDOWN_MARGIN = 10.0
 
 
 class OwnedServerKernelManager(ServerKernelManager):
     """One kernel of the server, launched by :class:`.OwnedProvisioner`."""
+
+    restarter_class = Type(
+        default_value=OwnedKernelRestarter,
+        klass=AsyncIOLoopKernelRestarter,
+        config=True,
+        help="The automatic restarter.",
+    )
+
+    end_is_wished = False
+    """A shutdown has been asked for: what still wants to start this kernel need not."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.turn = asyncio.Lock()
+        """Held by whoever changes this kernel, from the first step to the last."""
+        self.introduced = asyncio.Event()
+        """Set once all that belongs to the first start is done: until then no restart."""
+        self.introduced.set()
+
+    async def start_kernel(self, *args: Any, **kwargs: Any) -> Any:
+        """The first start. A kernel that dies at once is restarted after it, not during."""
+        async with self.turn:
+            return await super().start_kernel(*args, **kwargs)
+
+    async def _async_start_kernel(self, **kw: Any) -> None:
+        if self.end_is_wished:
+            raise Superseded("the kernel is being shut down")
+        await super()._async_start_kernel(**kw)
 
     async def _async_wait(self, pollinterval: float = 0.1) -> None:
         """Wait for the kernel's end; told by its keeper instead of asking ten times a second."""
@@ -39,6 +81,156 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         return "jupyter_ownedkernels.manager.OwnedServerKernelManager"
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)  # type: ignore[no-untyped-call]
+        super().__init__(**kwargs)
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._culling: set[str] = set()
+        self._ownership = ownership.current(OwnedKernels(parent=self).settings())
         # All configuration is merged by now, so that a user's own choice can be seen.
         offer_provisioner(self.parent)
+
+    def _turn(self, kernel_id: str) -> asyncio.Lock:
+        """The kernel's own lock; one is kept here for kernels of a class without it."""
+        kernel = self._kernels.get(kernel_id)
+        if isinstance(kernel, OwnedServerKernelManager):
+            return kernel.turn
+        return self._turns.setdefault(kernel_id, asyncio.Lock())
+
+    # -- the first start ---------------------------------------------------------------
+
+    def pre_start_kernel(self, kernel_name: str | None, kwargs: Any) -> Any:
+        """Called for a kernel that is to be started; makes its manager."""
+        found = super().pre_start_kernel(kernel_name, kwargs)
+        if isinstance(found[0], OwnedServerKernelManager):
+            found[0].introduced.clear()
+        return found
+
+    async def _finish_kernel_start(self, kernel_id: str) -> None:
+        kernel = self._kernels.get(kernel_id)
+        try:
+            await super()._finish_kernel_start(kernel_id)
+        finally:
+            if isinstance(kernel, OwnedServerKernelManager):
+                kernel.introduced.set()
+
+    # -- wishes ------------------------------------------------------------------------
+
+    async def _async_shutdown_kernel(
+        self, kernel_id: str, now: bool | None = False, restart: bool | None = False
+    ) -> None:
+        """End a kernel. When another shutdown is faster, this one has nothing left to do.
+
+        Raises 404 for a kernel that was not there when it was called.
+        """
+        if kernel_id not in self and kernel_id in self._pending_kernels:
+            await asyncio.wait([self._pending_kernels[kernel_id]])
+            if kernel_id not in self:  # the start has failed
+                return
+        self._check_kernel_id(kernel_id)
+        kernel = self.get_kernel(kernel_id)
+        if not restart:
+            _set_end_is_wished(kernel, True)
+        if kernel_id in self._culling:
+            self._ownership.wish(kernel_id, "culled")
+        async with self._turn(kernel_id):
+            if self._kernels.get(kernel_id) is not kernel:
+                return
+            try:
+                await super()._async_shutdown_kernel(kernel_id, now=now, restart=restart)
+            finally:
+                # Only a shutdown that failed leaves the kernel here, to be tried again.
+                _set_end_is_wished(kernel, False)
+                if kernel_id not in self:
+                    self._turns.pop(kernel_id, None)
+
+    shutdown_kernel = _async_shutdown_kernel  # type: ignore[assignment]
+
+    async def _async_restart_kernel(self, kernel_id: str, now: bool = False) -> Any:
+        """Restart a kernel after what is being done with it; nothing when it is to end."""
+        self._check_kernel_id(kernel_id)
+        kernel = self.get_kernel(kernel_id)
+        async with self._turn(kernel_id):
+            if self._kernels.get(kernel_id) is not kernel:
+                return None
+            self._ownership.wish(kernel_id, "restart")
+            try:
+                return await super()._async_restart_kernel(kernel_id, now=now)
+            except Superseded:
+                self.log.info("Kernel %s is being shut down and was not restarted", kernel_id)
+                return None
+
+    restart_kernel = _async_restart_kernel  # type: ignore[assignment]
+
+    async def interrupt_kernel(self, kernel_id: str) -> None:  # type: ignore[override]
+        """Interrupt what the kernel runs. One that just starts or ends runs nothing."""
+        self._check_kernel_id(kernel_id)
+        kernel = self.get_kernel(kernel_id)
+        if self._turn(kernel_id).locked() or not kernel.has_kernel:
+            self.log.info("Kernel %s starts or ends: nothing to interrupt", kernel_id)
+            return
+        await ensure_async(super().interrupt_kernel(kernel_id))
+
+    async def _async_shutdown_all(self, now: bool = False) -> None:
+        """End all kernels at once, those that are still starting included.
+
+        Bounded: what does not end in time is left to the keepers, which end it when this
+        process does.
+        """
+        ids = {*self.list_kernel_ids(), *self._pending_kernels}
+        if not ids:
+            return
+        tasks = {
+            asyncio.ensure_future(self.shutdown_kernel(kernel_id, now=now)): kernel_id
+            for kernel_id in ids
+        }
+        bound = max((k.shutdown_wait_time for k in self._kernels.values()), default=5.0)
+        done, late = await asyncio.wait(tasks, timeout=bound + _SHUTDOWN_MARGIN)
+        for task in late:
+            task.cancel()
+            self.log.warning("Kernel %s did not end in time", tasks[task])
+        for task in done:
+            error = task.exception()
+            if error is not None:
+                self.log.error("Kernel %s: %s", tasks[task], error, exc_info=error)
+
+    shutdown_all = _async_shutdown_all  # type: ignore[assignment]
+
+    async def cull_kernel_if_idle(self, kernel_id: str) -> None:
+        """Note on record that it was the culler, in case that it ends the kernel."""
+        if kernel_id not in self or self._turn(kernel_id).locked():
+            return
+        self._culling.add(kernel_id)
+        try:
+            await super().cull_kernel_if_idle(kernel_id)
+        finally:
+            self._culling.discard(kernel_id)
+
+    # -- after a crash -----------------------------------------------------------------
+
+    def _handle_kernel_died(self, kernel_id: str) -> None:
+        """The restarter has given up. Its reason stays on record; its sockets go."""
+        kernel = self._kernels.get(kernel_id)
+        if kernel is None:
+            return
+        self.stop_watching_activity(kernel_id)
+        self.stop_buffering(kernel_id)
+        super()._handle_kernel_died(kernel_id)
+        self._kernel_connections.pop(kernel_id, None)
+        self._kernel_ports.pop(kernel_id, None)
+        self._turns.pop(kernel_id, None)
+        asyncio.ensure_future(kernel.cleanup_resources(restart=False))
+
+    def kernel_model(self, kernel_id: str) -> dict[str, Any]:
+        """The stock model; ``reason`` says how the kernel ended the last time, by accident."""
+        model: dict[str, Any] = super().kernel_model(kernel_id)
+        try:
+            last = self._ownership.kernel(kernel_id).last_exit
+        except UnknownKernel:
+            return model
+        if last is not None and last.cause in ("exited", "killed", "keeper-died"):
+            model["reason"] = last.summary
+        return model
+
+
+def _set_end_is_wished(kernel: Any, wished: bool) -> None:
+    if isinstance(kernel, OwnedServerKernelManager):
+        kernel.end_is_wished = wished

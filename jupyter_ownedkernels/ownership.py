@@ -223,7 +223,9 @@ class Ownership:
         with self._lock:
             kernel = self._kernels.get(kernel_id)
             if kernel is not None and kernel.state in (State.RUNNING, State.UNWATCHED):
-                kernel.wish = cause
+                # A culler says so before it shuts down; the shutdown itself knows no better.
+                if not (kernel.wish == "culled" and cause == "shutdown"):
+                    kernel.wish = cause
 
     def retire(self, kernel: OwnedKernel) -> None:
         """The launch is about to be ended by this process: say so, to all and the journal."""
@@ -352,6 +354,7 @@ def _describe(kernel: OwnedKernel, exited: Exited) -> Exit:
             exited.core_dump,
             exited.max_rss_bytes,
             exited.cpu_s,
+            exited.oom,
         )
     )
 
@@ -368,6 +371,16 @@ def current(settings: Settings | None = None) -> Ownership:
             _current = Ownership(settings or Settings())
             atexit.register(_close, _current)
         return _current
+
+
+def close_current() -> None:
+    """End what this process owns, and forget it: the next call of :func:`current` starts
+    afresh. For programs that run several servers one after the other, such as tests."""
+    global _current
+    with _current_lock:
+        closing, _current = _current, None
+    if closing is not None:
+        closing.close()
 
 
 def _close(ownership: Ownership) -> None:

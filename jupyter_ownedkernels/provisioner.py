@@ -144,6 +144,7 @@ class OwnedProvisioner(LocalProvisioner):
             remove_connection_file=bool(record.connection_file)
             and bool(getattr(self.parent, "_connection_file_written", True)),
             umask=kwargs.get("umask"),
+            oom_score_adj=settings.oom_score_adj,
         )
         stdio = Stdio(
             kwargs.get("stdin"),
@@ -194,7 +195,12 @@ class OwnedProvisioner(LocalProvisioner):
     async def _wait_until_ready(self, process: OwnedProcess | StockProcess) -> None:
         timeout = self.ownership.settings.ready_timeout
         info = cast("Mapping[str, Any]", self.connection_info)
-        await wait_until_ready(info, lambda: process.poll() is not None, timeout)
+
+        def is_pointless() -> bool:
+            unwanted = getattr(self.parent, "end_is_wished", False)
+            return unwanted or process.poll() is not None
+
+        await wait_until_ready(info, is_pointless, timeout)
         process.ready()
 
     # -- life ------------------------------------------------------------------------
@@ -224,8 +230,14 @@ class OwnedProvisioner(LocalProvisioner):
         Not the group, and not a wrapper above the kernel: ``conda run`` and ``uv run``
         die of an interrupt. Raises PermissionError when nothing could be signalled.
         """
-        if self.process is not None:
+        if self.process is None:
+            return
+        try:
             await self.process.signal_async(signum, _SIGNAL_ANSWER_TIMEOUT)
+        except PermissionError:
+            # A shutdown begins with an interrupt, and must not fail for want of it.
+            if not getattr(self.parent, "shutting_down", False):
+                raise
 
     async def shutdown_requested(self, restart: bool = False) -> None:
         """The kernel was asked to leave by message; its exit is no accident."""

@@ -16,7 +16,7 @@ import socket
 import time
 from typing import Any, Callable
 
-from . import child, exits, files, lineage, procfs, records, waiting, wire
+from . import child, exits, files, lineage, oom, procfs, records, waiting, wire
 from .retire import Leftover, Retirement, Sent, Target, send
 from .tree import Facts
 
@@ -43,6 +43,8 @@ class Keeper:
             request["connection_file"], request["ports"], request["detached"] == "kill"
         )
         self._launched = 0
+        self._launched_ticks = 0
+        self._memory = oom.Memory(None)
         self._exit: dict[str, Any] | None = None
         self._retirement: Retirement | None = None
 
@@ -68,6 +70,8 @@ class Keeper:
         self._launched = pid
         self._learn_session(pid)
         entry = procfs.stat(pid)
+        self._launched_ticks = entry.start_ticks if entry else 0
+        self._memory = oom.memory_of(pid)
         pidfd = os.pidfd_open(pid)
         started = {
             "op": "started",
@@ -177,6 +181,8 @@ class Keeper:
         if kernel is None:
             return
         self._note_session(kernel.session)
+        # A wrapper may have put the kernel into a memory cgroup of its own.
+        self._memory = oom.memory_of(kernel.pid)
         self._tell(
             {
                 "op": "kernel",
@@ -221,6 +227,7 @@ class Keeper:
             if pid == self._launched or (kernel is not None and pid == kernel.pid):
                 self._exit = {
                     "status": os.waitstatus_to_exitcode(status),
+                    "oom": self._was_victim(pid, status, usage.ru_maxrss * 1024),
                     "core": os.WCOREDUMP(status),
                     "max_rss": usage.ru_maxrss * 1024,
                     "cpu_s": usage.ru_utime + usage.ru_stime,
@@ -228,6 +235,11 @@ class Keeper:
         if self._exit is not None and self._retirement is None and not self._kernel_runs_on():
             self._tell(dict(self._exit, op="exited"))
             self._retire(self._request["grace"])
+
+    def _was_victim(self, pid: int, status: int, max_rss: int) -> bool | None:
+        if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
+            return False
+        return oom.was_victim(pid, self._launched_ticks, max_rss, self._memory)
 
     def _kernel_runs_on(self) -> bool:
         """After the launched process ended: whether the kernel was behind it and lives.
@@ -251,7 +263,7 @@ class Keeper:
                 left = Leftover(Target(entry.pid, entry.start_ticks), entry.session, "detached")
                 survivors.append(_survivor(left))
         if self._exit is None:
-            self._exit = {"status": None, "core": False, "max_rss": None, "cpu_s": None}
+            self._exit = {"status": None, "oom": None, "core": False, "max_rss": None, "cpu_s": None}
         if self._lease is not None and not self._owner_is_gone():
             self._tell(dict(self._exit, op="exited"))
             self._tell({"op": "retired", "survivors": survivors})
@@ -277,6 +289,7 @@ class Keeper:
                     self._exit["core"],
                     self._exit["max_rss"],
                     self._exit["cpu_s"],
+                    self._exit["oom"],
                 ),
                 "survivors": survivors,
             }

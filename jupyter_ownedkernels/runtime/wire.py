@@ -19,7 +19,7 @@ Keeper to owner, on the lease
     ``failed``    ``stage``, ``errno``, ``text``, ``filename``
     ``kernel``    the kernel process, once known: ``pid``, ``start_ticks``, ``session``
     ``signalled`` ``sent``, ``denied``: how many processes were and could not be signalled
-    ``exited``    ``status`` (negative: signal), ``core``, ``max_rss``, ``cpu_s``
+    ``exited``    ``status`` (negative: signal), ``core``, ``max_rss``, ``cpu_s``, ``oom``
     ``retired``   ``survivors``: what was left, each with its reason
 """
 

@@ -1,0 +1,58 @@
+"""The automatic restarter: told of a crash by the keeper, and in order with other wishes."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from jupyter_client.ioloop.restarter import AsyncIOLoopKernelRestarter
+
+from .errors import Superseded
+from .owned_process import OwnedProcess
+
+if TYPE_CHECKING:
+    from .launcher import Exited
+
+
+class OwnedKernelRestarter(AsyncIOLoopKernelRestarter):
+    """Acts as soon as the kernel has ended; stock looks every three seconds.
+
+    The periodic look stays: it decides when a start counts as stable.
+    """
+
+    _watched: Future[Exited] | None = None
+
+    def start(self) -> None:
+        """Called by the kernel manager after each start of the kernel."""
+        super().start()
+        process = getattr(self.kernel_manager.provisioner, "process", None)
+        if isinstance(process, OwnedProcess) and self._watched is not process.launch.exited:
+            self._watched = process.launch.exited
+            self._watched.add_done_callback(self._ended)
+
+    def _ended(self, future: Future[Exited]) -> None:
+        # In the launcher's thread; the loop may be closed when a server stops.
+        try:
+            self.loop.add_callback(self._act_on, future)
+        except RuntimeError:
+            self.log.debug("The event loop is closed: no restart")
+
+    async def _act_on(self, future: Future[Exited]) -> None:
+        if future is self._watched and self._pcallback is not None:
+            await self.poll()
+
+    async def poll(self) -> None:  # type: ignore[override]
+        """Restart the kernel if it has ended and nobody wants it to.
+
+        Takes its turn among the other wishes: a shutdown that was asked for meanwhile
+        wins, and a restart that was asked for has been done by then.
+        """
+        manager: Any = self.kernel_manager
+        await manager.introduced.wait()
+        async with manager.turn:
+            if self._pcallback is None or manager.shutting_down or manager.end_is_wished:
+                return
+            try:
+                await super().poll()
+            except Superseded:
+                self.log.debug("A shutdown overtook the automatic restart")

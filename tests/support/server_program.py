@@ -1,0 +1,244 @@
+"""A real server in this process, with a script of wishes run in its event loop.
+
+``python server_program.py SCRIPT ARGUMENT...``: SCRIPT is a function of this module. What
+it returns is printed as JSON on the last line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Awaitable
+from typing import Any
+
+from jupyter_server.serverapp import ServerApp
+from tornado.web import HTTPError
+
+from jupyter_ownedkernels import ownership
+from jupyter_ownedkernels.runtime import procfs
+
+
+def start_app() -> ServerApp:
+    app = ServerApp.instance()
+    app.initialize(
+        [
+            "--ServerApp.allow_root=True",
+            "--ServerApp.open_browser=False",
+            "--ServerApp.port=0",
+            "--ServerApp.log_level=WARN",
+            f"--ServerApp.root_dir={os.environ['HOME']}",
+            *os.environ.get("TEST_SERVER_OPTIONS", "").split(),
+        ]
+    )
+    return app
+
+
+def open_fds() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+class Crossing:
+    """Kernels that crash, and wishes about them that cross."""
+
+    WISHES = (
+        "restart",
+        "delete",
+        "restart, delete",
+        "delete, restart",
+        "all at once",
+        "interrupt, delete",
+        "shutdown_all",
+        "in the restart callback",
+    )
+
+    def __init__(self, app: ServerApp, seed: int) -> None:
+        self.kernels = app.kernel_manager
+        self.random = random.Random(seed)
+        self.wrong: list[str] = []
+
+    async def ask(self, what: str, wish: Awaitable[Any]) -> None:
+        """A wish may be answered with 404 when another ended the kernel; nothing else."""
+        try:
+            await wish
+        except HTTPError as error:
+            if error.status_code != 404:
+                self.wrong.append(f"{what}: {error!r}")
+        except Exception as error:
+            self.wrong.append(f"{what}: {error!r}")
+
+    async def round(self, wish: str) -> None:
+        kernels = self.kernels
+        kernel_id = await kernels.start_kernel()
+        kernel = kernels.get_kernel(kernel_id)
+        pid = kernel.provisioner.process.pid
+        if wish == "in the restart callback":
+            done = asyncio.get_running_loop().create_future()
+
+            def callback() -> None:
+                task = asyncio.ensure_future(self.ask(wish, kernels.shutdown_kernel(kernel_id)))
+                task.add_done_callback(lambda _: done.done() or done.set_result(None))
+
+            kernel.add_restart_callback(callback, "restart")
+            os.kill(pid, signal.SIGKILL)
+            await asyncio.wait_for(done, 30)
+        else:
+            if self.random.random() < 0.7:
+                os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(self.random.choice([0, 0.005, 0.02, 0.1, 0.4]))
+            await self.cross(wish, kernel_id)
+        if kernel_id in kernels:
+            now = self.random.random() < 0.5
+            await self.ask("the last delete", kernels.shutdown_kernel(kernel_id, now=now))
+        if kernel_id in kernels:
+            self.wrong.append(f"{wish}: still listed")
+
+    async def cross(self, wish: str, kernel_id: str) -> None:
+        kernels = self.kernels
+
+        def wishes(*names: str) -> list[asyncio.Future[None]]:
+            calls = {
+                "restart": lambda: kernels.restart_kernel(kernel_id),
+                "delete": lambda: kernels.shutdown_kernel(kernel_id),
+                "delete now": lambda: kernels.shutdown_kernel(kernel_id, now=True),
+                "interrupt": lambda: kernels.interrupt_kernel(kernel_id),
+                "shutdown_all": kernels.shutdown_all,
+            }
+            return [asyncio.ensure_future(self.ask(f"{wish}/{n}", calls[n]())) for n in names]
+
+        if wish == "all at once":
+            pending = wishes("restart", "delete", "interrupt", "restart", "delete now")
+        else:
+            pending = []
+            for name in wish.split(", "):
+                pending += wishes(name)
+                await asyncio.sleep(self.random.choice([0, 0.005, 0.05, 0.3]))
+        await asyncio.gather(*pending)
+
+
+async def crossing(app: ServerApp, seed: str, rounds: str, together: str) -> dict[str, Any]:
+    """Rounds one by one, then some at once; what is left over afterwards."""
+    scene = Crossing(app, int(seed))
+    await scene.round("delete")
+    before = open_fds()
+    wishes = Crossing.WISHES
+    for number in range(int(rounds)):
+        await scene.round(wishes[number % len(wishes)])
+    quiet = [wish for wish in wishes if wish != "shutdown_all"]
+    await asyncio.gather(*(scene.round(quiet[n % len(quiet)]) for n in range(int(together))))
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and (len(asyncio.all_tasks()) > 1 or open_fds() > before):
+        await asyncio.sleep(0.05)
+    below = procfs.descendants(os.getpid())
+    return {
+        "wrong": scene.wrong,
+        "fds": [before, open_fds()],
+        "tasks": len(asyncio.all_tasks()) - 1,
+        "listed": scene.kernels.list_kernel_ids(),
+        "pending": list(scene.kernels._pending_kernels),
+        "processes": [entry.name for entry in below.values() if "spawner" not in entry.name],
+        "states": sorted({k.state.value for k in ownership.current().kernels()}),
+        "files": [n for n in os.listdir(app.runtime_dir) if n.startswith("kernel-")],
+    }
+
+
+async def crashes(app: ServerApp, *cells: str) -> list[dict[str, Any]]:
+    """Run each cell, which ends its kernel; what is known of the end, and how soon."""
+    answers = []
+    for cell in cells:
+        name = os.environ.get("TEST_KERNEL", "python3")
+        kernel_id = await app.kernel_manager.start_kernel(kernel_name=name)
+        kernel = app.kernel_manager.get_kernel(kernel_id)
+        client = kernel.client()
+        client.start_channels()
+        await client.wait_for_ready(timeout=60)
+        launch = ownership.current().kernel(kernel_id).launch
+        assert launch is not None
+        ended_at: list[float] = []
+        launch.exited.add_done_callback(lambda _, at=ended_at: at.append(time.monotonic()))
+        client.execute(cell)
+        await asyncio.wait_for(asyncio.wrap_future(launch.exited), 60)
+        while ownership.current().kernel(kernel_id).launch is launch:
+            await asyncio.sleep(0.002)
+        acted = time.monotonic() - ended_at[0]
+        async with kernel.turn:
+            pass
+        client.stop_channels()
+        owned = ownership.current().kernel(kernel_id)
+        answers.append(
+            {
+                "exit": owned.last_exit.to_json() if owned.last_exit else None,
+                "reason": app.kernel_manager.kernel_model(kernel_id).get("reason"),
+                "restarts": owned.restarts,
+                "generation": owned.record.generation,
+                "restarted_after": acted,
+            }
+        )
+        await app.kernel_manager.shutdown_kernel(kernel_id)
+        answers[-1]["last"] = ownership.current().kernel(kernel_id).last_exit.to_json()  # type: ignore[union-attr]
+    return answers
+
+
+async def gives_up(app: ServerApp) -> dict[str, Any]:
+    """A kernel that dies at each start, beyond the restart limit; then a good one."""
+    kernels = app.kernel_manager
+    before = open_fds()
+    kernel_id = await kernels.start_kernel(kernel_name="dies")
+    deadline = time.monotonic() + 60
+    while kernel_id in kernels and time.monotonic() < deadline:
+        await asyncio.sleep(0.02)
+    owned = ownership.current().kernel(kernel_id)
+    while open_fds() > before + 4 and time.monotonic() < deadline:
+        await asyncio.sleep(0.02)
+    again = await kernels.start_kernel(kernel_id=kernel_id)
+    later = ownership.current().kernel(kernel_id)
+    answer = {
+        "listed": again in kernels,
+        "exit": owned.last_exit.to_json() if owned.last_exit else None,
+        "state": owned.state.value,
+        "generation": owned.record.generation,
+        "later": [later.state.value, later.record.generation],
+        "later_exit": later.last_exit.to_json() if later.last_exit else None,
+    }
+    await kernels.shutdown_kernel(again)
+    return answer
+
+
+async def culled(app: ServerApp) -> dict[str, Any]:
+    """A kernel that is idle for longer than it may be."""
+    kernels = app.kernel_manager
+    kernel_id = await kernels.start_kernel()
+    kernel = kernels.get_kernel(kernel_id)
+    kernel.execution_state = "idle"
+    kernels.cull_idle_timeout = 1
+    kernel.last_activity = kernel.last_activity.replace(year=2000)
+    await kernels.cull_kernels()
+    exit_ = ownership.current().kernel(kernel_id).last_exit
+    return {"listed": kernel_id in kernels, "cause": exit_.cause if exit_ else None}
+
+
+async def adjustment(app: ServerApp) -> list[int]:
+    """How the system is told to choose, of the server and of a kernel."""
+    kernel_id = await app.kernel_manager.start_kernel()
+    pid = app.kernel_manager.get_kernel(kernel_id).provisioner.process.pid
+    scores = []
+    for number in (os.getpid(), pid):
+        with open(f"/proc/{number}/oom_score_adj") as stream:
+            scores.append(int(stream.read()))
+    await app.kernel_manager.shutdown_kernel(kernel_id)
+    return scores
+
+
+def main() -> None:
+    app = start_app()
+    script = globals()[sys.argv[1]]
+    answer = app.io_loop.run_sync(lambda: script(app, *sys.argv[2:]))
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
