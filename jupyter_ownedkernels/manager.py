@@ -217,7 +217,7 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         self._kernel_connections.pop(kernel_id, None)
         self._kernel_ports.pop(kernel_id, None)
         self._turns.pop(kernel_id, None)
-        asyncio.ensure_future(kernel.cleanup_resources(restart=False))
+        asyncio.ensure_future(_let_go(kernel))
 
     def kernel_model(self, kernel_id: str) -> dict[str, Any]:
         """The stock model; ``reason`` says how the kernel ended the last time, by accident."""
@@ -229,6 +229,12 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         if last is not None and last.cause in ("exited", "killed", "keeper-died"):
             model["reason"] = last.summary
         return model
+
+
+async def _let_go(kernel: Any) -> None:
+    if kernel.has_kernel:
+        await kernel.provisioner.wait()
+    await kernel.cleanup_resources(restart=False)
 
 
 def _set_end_is_wished(kernel: Any, wished: bool) -> None:

@@ -63,6 +63,7 @@ def test_a_kernel_that_only_dies_keeps_its_reason(play: Play, workspace: Workspa
     assert found["state"] == "ended"
     assert found["generation"] == 6  # the first start and five restarts
     assert found["listed"]
+    assert found["fds"][1] <= found["fds"][0]
     assert found["later"] == ["running", 7]
     assert found["later_exit"]["code"] == 41
 
