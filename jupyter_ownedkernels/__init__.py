@@ -37,7 +37,14 @@ def _link_jupyter_server_extension(serverapp: ServerApp) -> None:
 
 
 def _load_jupyter_server_extension(serverapp: ServerApp) -> None:
-    """Called once the kernel manager exists: handlers, events and start-up recovery."""
+    """Called once the kernel manager exists: handlers, events and metrics."""
     from .extension import load
 
     load(serverapp)
+
+
+async def _start_jupyter_server_extension(serverapp: ServerApp) -> None:
+    """Called once the server answers: start-up recovery and the first scan."""
+    from .extension import start
+
+    await start(serverapp)

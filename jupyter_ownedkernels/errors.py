@@ -9,7 +9,10 @@ OwnedKernelsError
 ├── UnknownKernel            no such kernel for this owner
 ├── StateConflict            the wish does not fit the state of the kernel any more
 │   └── Superseded           a later wish for the same kernel came first
+├── ScanUnavailable          processes cannot be seen on this system
 └── BadRequest               input that no retry will make right
+    ├── BadQuery             in the query of a request
+    └── TooLarge             more than is even looked at
 
 An error of ``exec`` itself (missing interpreter, bad folder, no permission) is not in
 this tree: it is raised as the very ``OSError`` that ``subprocess.Popen`` would raise.
@@ -81,3 +84,21 @@ class BadRequest(OwnedKernelsError):
     """Input that no retry will make right."""
 
     code = "bad_request"
+
+
+class BadQuery(BadRequest):
+    """A query that no retry will make right."""
+
+    code = "bad_query"
+
+
+class TooLarge(BadRequest):
+    """More than is even looked at."""
+
+    code = "too_large"
+
+
+class ScanUnavailable(OwnedKernelsError):
+    """Processes cannot be seen on this system, so nothing can be found or cleaned."""
+
+    code = "scan_unavailable"

@@ -1,7 +1,8 @@
-"""The server extension: the two moments at which a Jupyter server calls this package."""
+"""The server extension: the three moments at which a Jupyter server calls this package."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from . import takeover
@@ -17,8 +18,25 @@ def link(serverapp: ServerApp) -> None:
 
 def load(serverapp: ServerApp) -> None:
     """After the kernel manager is made: say what became of it, and serve the REST API."""
-    from . import handlers
+    from . import extension_services, handlers
 
     mode = takeover.settle(serverapp)
     serverapp.log.info("jupyter_ownedkernels: %s (%s)", mode.name, mode.reason)
-    handlers.install(serverapp, mode)
+    handlers.install(serverapp, extension_services.build(serverapp, mode))
+
+
+# A task that nobody holds may be collected before it is done.
+_beginnings: set[asyncio.Task[None]] = set()
+
+
+async def start(serverapp: ServerApp) -> None:
+    """Once the server answers: recovery of what dead servers left, and a first scan."""
+    from . import extension_start
+    from .config import OwnedKernels
+    from .handlers_base import SETTINGS_KEY
+
+    services = serverapp.web_app.settings[SETTINGS_KEY]["services"]
+    recover = OwnedKernels(parent=serverapp).recover
+    task = extension_start.begin(services, serverapp.connection_url, recover)
+    _beginnings.add(task)
+    task.add_done_callback(_beginnings.discard)

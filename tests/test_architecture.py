@@ -35,13 +35,15 @@ LAYERS: dict[str, list[str]] = {
     "jupyter": [
         "config",
         "manager*",
+        "other_kernels",
         "owned_process",
         "provisioner*",
         "restarter",
         "takeover",
         "telemetry*",
+        "views*",
     ],
-    "surface": ["extension", "handlers*", "cli*", "check*"],
+    "surface": ["extension*", "handlers*", "cli*", "check*"],
 }
 
 # The package itself is at both ends: anybody may read its version, and it reaches the extension.
