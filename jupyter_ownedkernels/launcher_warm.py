@@ -8,8 +8,10 @@ connection file, and :class:`.WarmLost` says so.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any
@@ -90,6 +92,7 @@ class WarmPool:
         self._slots: dict[Choice, Slot] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
+        _pools.add(self)
 
     # -- for the owner -------------------------------------------------------------
 
@@ -314,3 +317,15 @@ def _let_go(slot: Slot) -> None:
         slot.process.abort()
     else:
         slot.process.close()
+
+
+_pools: weakref.WeakSet[WarmPool] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for pool in list(_pools):
+        pool.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import fcntl
 import gc
-import importlib
 import os
 import signal
 import socket
-import sys
 import warnings
 from typing import Any, Callable
 
-from . import lineage, warm_gate, warm_rehearsal, wire
+from . import lineage, warm_gate, wire
 from .child import Unwind
 from .spawner import Spawner
 from .warm_child import Template
@@ -68,27 +66,6 @@ def _die_with_owner(control: socket.socket, wanted: bool) -> None:
     fcntl.fcntl(control, fcntl.F_SETFL, flags)
 
 
-def _import(names: list[str]) -> None:
-    for name in names:
-        if name not in sys.modules:
-            try:
-                importlib.import_module(name)
-            except Exception:
-                # A child imports it again when it needs it, and shows the error if any.
-                continue
-
-
-def _import_preload(names: list[str]) -> list[str]:
-    """Import what the user named. Answers what could not be, with the reason."""
-    troubles = []
-    for name in names:
-        try:
-            importlib.import_module(name)
-        except BaseException as error:
-            troubles.append(f"{name}: {type(error).__name__}: {error}")
-    return troubles
-
-
 def _settle_threads() -> None:
     """One fork whose child leaves at once.
 
@@ -104,7 +81,9 @@ def _settle_threads() -> None:
     os.waitpid(pid, 0)
 
 
-def main(control_fd: int, owner_pidfd: int, plan: dict[str, Any]) -> Callable[[str], None] | None:
+def main(
+    control_fd: int, owner_pidfd: int, plan: dict[str, Any], at_start: frozenset[str]
+) -> Callable[[str], str] | None:
     """Prepare, then serve until the owner is gone.
 
     Returns None in the spawner, and in a forked child what makes it the kernel. Called
@@ -117,21 +96,17 @@ def main(control_fd: int, owner_pidfd: int, plan: dict[str, Any]) -> Callable[[s
         os.set_inheritable(fd, False)
     control = socket.socket(fileno=control_fd)
     _die_with_owner(control, True)
-    template = Template()
+    template = Template(at_start)
     troubles: list[str] = []
     reason = warm_gate.not_ipykernel(plan["module"])
     if reason is None:
-        rehearsal = warm_rehearsal.rehearse()
-        reason = rehearsal.reason
-        _import(rehearsal.modules)
-        template.imported(warm_gate.known_files())
-        troubles = _import_preload(plan["preload"])
-        template.preloaded(plan["preload"])
+        reason = template.import_base()
+        troubles = template.import_preload(plan["preload"])
         _settle_threads()
         signal.set_wakeup_fd(-1)
         reason = reason or warm_gate.objection({control_fd, owner_pidfd})
     state = "unfit" if reason is not None else "ready"
-    template.freeze(warm_gate.known_files())
+    template.freeze()
     _die_with_owner(control, False)
     told = {"op": "warm", "state": state, "reason": reason, "troubles": troubles}
     try:

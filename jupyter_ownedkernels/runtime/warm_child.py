@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import gc
+import importlib
 import os
-import runpy
 import sys
 import time
 import types
@@ -13,31 +14,64 @@ from typing import Any, Callable
 
 from . import lineage, warm_gate, warm_title
 from .child import Unwind
+from .warm_rehearsal import rehearse
+from .warm_shelf import Shelf
 
-_CONNECTION_DEFAULT = "parent_handle"
+_PARENT = "parent_handle"
+_INLINE = "module://matplotlib_inline.backend_inline"
 
 
 class Template:
     """What the template was before and after its imports, and how a child leaves it."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_start: frozenset[str]) -> None:
+        self._machinery = [name for name in sys.modules if name not in at_start]
         self._collects = gc.isenabled()
         self._before = dict(os.environ)
         self._imported: dict[str, str] = {}
         self._files: dict[str, tuple[int, int, int]] = {}
-        self._preload: list[str] = []
-        self.kernel: Callable[[str], None] | None = None
-        """In a forked child: what makes it the kernel."""
+        self._preload: set[str] = set()
+        self._shelved: list[list[str]] = []
+        self._foreign: list[str] = []
+        self.kernel: Callable[[str], str] | None = None
+        """In a forked child: makes it the kernel, and answers the module to run."""
 
-    def imported(self, files: dict[str, tuple[int, int, int]]) -> None:
-        self._files = files
+    def import_base(self) -> str | None:
+        """Import what a kernel has; the reason if that is not known.
 
-    def preloaded(self, names: list[str]) -> None:
-        self._preload = sorted({name.partition(".")[0] for name in names})
+        What only this process needs, and a kernel has not, is taken out of each child.
+        """
+        rehearsal = rehearse(self._machinery)
+        self._foreign = rehearsal.unneeded
+        for name in rehearsal.modules:
+            # Where it fails a child imports it when it needs it, and shows the error.
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+        if rehearsal.late:
+            self._shelved.append(rehearsal.late)
+        return rehearsal.reason
 
-    def freeze(self, files: dict[str, tuple[int, int, int]]) -> None:
-        """All imports are made: remember what they did to the environment."""
-        self._files = files
+    def import_preload(self, names: list[str]) -> list[str]:
+        """Import what the user named. Answers what could not be, with the reason."""
+        troubles = []
+        # A kernel sets it before a cell can import matplotlib, which reads it only then.
+        os.environ.setdefault("MPLBACKEND", _INLINE)
+        for name in names:
+            before = set(sys.modules)
+            try:
+                importlib.import_module(name)
+            except BaseException as error:
+                troubles.append(f"{name}: {type(error).__name__}: {error}")
+                continue
+            self._preload.add(name.partition(".")[0])
+            self._shelved.append([new for new in sys.modules if new not in before])
+        if os.environ["MPLBACKEND"] == _INLINE and "MPLBACKEND" not in self._before:
+            del os.environ["MPLBACKEND"]
+        return troubles
+
+    def freeze(self) -> None:
+        """All imports are made: remember the files, and what became of the environment."""
+        self._files = warm_gate.known_files()
         self._imported = {
             name: value for name, value in os.environ.items() if self._before.get(name) != value
         }
@@ -67,9 +101,22 @@ class Template:
             sys.orig_argv = list(argv)
         if not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated):
             sys.path.insert(0, os.getcwd())
-        collects = self._collects
-        self.kernel = lambda package: _run(module, package, collects)
+        self.kernel = lambda package: self._undress(module, package)
         raise Unwind
+
+    def _undress(self, module: str, package: str) -> str:
+        """Called where no frame of the spawner is left: only the kernel's things stay."""
+        for name in [n for n in sys.modules if n == package or n.startswith(package + ".")]:
+            del sys.modules[name]
+        for name in self._foreign:
+            sys.modules.pop(name, None)
+        Shelf(self._shelved)
+        main = types.ModuleType("__main__")
+        main.__dict__["__builtins__"] = builtins
+        sys.modules["__main__"] = main
+        if self._collects:
+            gc.enable()
+        return module
 
     def _environment(self, wanted: dict[str, str]) -> dict[str, str]:
         """The request's, and what the imports would have set in it as well."""
@@ -103,9 +150,11 @@ def _close_all_but(tell: int) -> None:
 
 def _fit_streams() -> None:
     """The interpreter made them for /dev/null; a terminal's are flushed at each line."""
-    for stream in (sys.stdout, sys.__stdout__):
-        if stream is not None and not stream.closed:
-            stream.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]
+    streams: list[Any] = [sys.stdout, sys.__stdout__]
+    for stream in streams:
+        # With -u they have no buffer at all.
+        if stream is not None and not stream.closed and not stream.write_through:
+            stream.reconfigure(line_buffering=os.isatty(1))
 
 
 def _renew_chance() -> None:
@@ -142,22 +191,10 @@ def _tell_parent(parent: int) -> None:
     family = [module.IPKernelApp]
     for one in family:
         family.extend(one.__subclasses__())
-        trait = one.class_traits().get(_CONNECTION_DEFAULT)
+        trait = one.class_traits().get(_PARENT)
         if trait is not None:
             trait.default_value = parent
         for name in ("_static_immutable_initial_values", "_trait_values"):
             values = one.__dict__.get(name)
-            if isinstance(values, dict) and _CONNECTION_DEFAULT in values:
-                values[_CONNECTION_DEFAULT] = parent
-
-
-def _run(module: str, package: str, collects: bool) -> None:
-    """As ``python -m module``: called where no frame of the spawner is left."""
-    for name in [n for n in sys.modules if n == package or n.startswith(package + ".")]:
-        del sys.modules[name]
-    main = types.ModuleType("__main__")
-    main.__dict__["__builtins__"] = builtins
-    sys.modules["__main__"] = main
-    if collects:
-        gc.enable()
-    runpy._run_module_as_main(module)  # type: ignore[attr-defined]
+            if isinstance(values, dict) and _PARENT in values:
+                values[_PARENT] = parent

@@ -9,9 +9,9 @@ configuration of the user are left out: nothing of the user's runs twice.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
-import runpy
 import select
 import shutil
 import signal
@@ -28,9 +28,15 @@ _CELL = "print(1)\n1"
 
 
 class Rehearsal(NamedTuple):
-    """What a kernel imports; ``reason`` says why nothing was learnt."""
+    """What a kernel imports; ``reason`` says why nothing was learnt.
+
+    ``late`` is the part of ``modules`` that comes after the kernel object was made;
+    ``unneeded`` are those of the spawner's own that a kernel has not.
+    """
 
     modules: list[str]
+    late: list[str]
+    unneeded: list[str]
     reason: str | None
 
 
@@ -44,19 +50,23 @@ class _Recorder:
         self.names.append(name)
 
 
-def rehearse(timeout: float = TIMEOUT) -> Rehearsal:
-    """Boot a kernel in a child, which is gone when this returns."""
+def rehearse(unload: list[str], timeout: float = TIMEOUT) -> Rehearsal:
+    """Boot a kernel in a child, which is gone when this returns.
+
+    ``unload`` names the modules that are there for the spawner's own sake: the child
+    forgets them, so that it sees which of them a kernel imports as well.
+    """
     try:
         folder = tempfile.mkdtemp(prefix="ownedkernels-")
     except OSError as error:
-        return Rehearsal([], f"no room for a rehearsal: {error}")
+        return Rehearsal([], [], [], f"no room for a rehearsal: {error}")
     reader, writer = os.pipe()
     template = os.getpid()
     pid = os.fork()
     if pid == 0:
         try:
             os.close(reader)
-            _boot(template, folder, writer)
+            _boot(template, folder, writer, unload)
         except BaseException as error:
             os.write(writer, json.dumps({"error": repr(error)[:500]}).encode("ascii"))
         finally:
@@ -73,10 +83,10 @@ def rehearse(timeout: float = TIMEOUT) -> Rehearsal:
     try:
         answer = json.loads(told)
     except ValueError:
-        return Rehearsal([], "the rehearsal did not come to its end")
+        return Rehearsal([], [], [], "the rehearsal did not come to its end")
     if "error" in answer:
-        return Rehearsal([], "the rehearsal failed: {}".format(answer["error"]))
-    return Rehearsal(answer["modules"], None)
+        return Rehearsal([], [], [], "the rehearsal failed: {}".format(answer["error"]))
+    return Rehearsal(answer["modules"], answer["late"], answer["unneeded"], None)
 
 
 def _read(reader: int, timeout: float) -> bytes:
@@ -106,16 +116,18 @@ def _connection_file(folder: str) -> str:
     return path
 
 
-def _boot(template: int, folder: str, writer: int) -> None:
+def _boot(template: int, folder: str, writer: int, unload: list[str]) -> None:
     os.setsid()
     lineage.die_with_parent()
     if os.getppid() != template:
         os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(IPYTHONDIR=folder, JPY_PARENT_PID=str(template))
+    sys.argv = ["-m", "-f", _connection_file(folder)]
     recorder = _Recorder()
     sys.meta_path.insert(0, recorder)
-    sys.argv = ["-m", "-f", _connection_file(folder)]
+    for name in unload:
+        sys.modules.pop(name, None)
 
     import ipykernel.kernelapp
 
@@ -124,11 +136,13 @@ def _boot(template: int, folder: str, writer: int) -> None:
     start = application.start
 
     def rehearsing(app: Any) -> None:
-        _run_a_cell(app, lambda: _report(recorder, writer))
+        _run_a_cell(app, lambda: _report(app, recorder.names, unload, writer))
         start(app)
 
     application.start = rehearsing
-    runpy.run_module("ipykernel_launcher", run_name="__main__", alter_sys=True)
+    importlib.import_module("runpy").run_module(
+        "ipykernel_launcher", run_name="__main__", alter_sys=True
+    )
 
 
 def _run_a_cell(app: Any, then: Any) -> None:
@@ -151,9 +165,27 @@ def _run_a_cell(app: Any, then: Any) -> None:
     app.shell.events.register("post_execute", lambda: loop.call_later(_AFTERGLOW, then))
 
 
-def _report(recorder: _Recorder, writer: int) -> None:
-    names = [name for name in dict.fromkeys(recorder.names) if name in sys.modules]
-    answer = json.dumps({"modules": names}).encode("ascii")
+def _report(app: Any, recorded: list[str], unload: list[str], writer: int) -> None:
+    names = [name for name in dict.fromkeys(recorded) if name in sys.modules]
+    told = {
+        "modules": names,
+        "late": _late(app, names),
+        "unneeded": [name for name in unload if name not in sys.modules],
+    }
+    answer = json.dumps(told).encode("ascii")
     while answer:
         answer = answer[os.write(writer, answer) :]
     os._exit(0)
+
+
+def _late(app: Any, names: list[str]) -> list[str]:
+    """From the first module on whose file the kernel object did not see when it was made."""
+    seen = getattr(app.kernel, "_kernel_modules", None)
+    if not seen or "ipykernel.debugger" not in names:
+        return []
+    known = frozenset(seen)
+    for index in range(names.index("ipykernel.debugger"), len(names)):
+        path = getattr(sys.modules[names[index]], "__file__", None)
+        if path and path not in known:
+            return names[index:]
+    return []

@@ -7,11 +7,15 @@ and goes on as ``python -m`` would. Nothing of this package stays importable in 
 modules live under a name of their own and leave ``sys.modules`` before the kernel runs.
 """
 
-import importlib.util
-import json
-import os
 import sys
-import types
+
+AT_START = frozenset(sys.modules)
+
+import importlib.util  # noqa: E402
+import json  # noqa: E402
+import os  # noqa: E402
+import runpy  # noqa: E402
+import types  # noqa: E402
 
 PACKAGE = "_ownedkernels_runtime"
 
@@ -39,6 +43,7 @@ if __name__ == "__main__":
     sys.dont_write_bytecode = True
     _warm = _load(_folder)
     sys.dont_write_bytecode = _writes
-    _kernel = _warm.main(int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]))
+    _kernel = _warm.main(int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]), AT_START)
     if _kernel is not None:
-        _kernel(PACKAGE)
+        # One frame below the kernel's own; an executed one has none.
+        runpy._run_module_as_main(_kernel(PACKAGE))  # type: ignore[attr-defined]

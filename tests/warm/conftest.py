@@ -1,0 +1,27 @@
+"""Warm starts are Linux's: elsewhere every kernel is executed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from warm_kernels import Kennel
+
+from jupyter_ownedkernels.spawners import unsupported_reason
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    reason = unsupported_reason()
+    if reason is not None:
+        for item in items:
+            if Path(__file__).parent in item.path.parents:
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def kennel(tmp_path: Path) -> Iterator[Kennel]:
+    """Kernels of a template of their own."""
+    made = Kennel(tmp_path)
+    yield made
+    made.close()
