@@ -23,7 +23,7 @@ LAYERS: dict[str, list[str]] = {
     "store": ["journal*", "connections*"],
     "mechanism": [
         "adopter",
-        "launcher*",
+        "launch*",
         "layers",
         "processes*",
         "readiness",
