@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import pathlib
+import threading
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
@@ -18,7 +19,7 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from . import identity, ownership
 from .config import OwnedKernels
 from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable, WarmLost
-from .launcher import Exited, LaunchRequest
+from .launcher import Exited, LaunchRequest, LeaseLost
 from .owned_process import OwnedProcess, StockProcess
 from .readiness import ports_of, wait_until_ready
 from .spawners import LAUNCH_MARKER
@@ -70,13 +71,17 @@ class OwnedProvisioner(LocalProvisioner):
         independent = bool(scrubbed.pop("independent", False))
         reason = "started as independent of its owner" if independent else _obstacle(scrubbed)
         kernel = await asyncio.to_thread(self._begin)
+        again = 1
         try:
             while reason is None:
                 try:
                     await self._launch_owned(kernel, cmd, scrubbed)
                     break
                 except LaunchError as error:
-                    if not isinstance(error, WarmLost):
+                    if isinstance(error, LeaseLost) and again:
+                        # Its helpers were killed just then: no reason to go unwatched.
+                        again -= 1
+                    elif not isinstance(error, WarmLost):
                         reason = str(error)
                     self.ownership.ended(kernel, Exited(None), ())
                     if not isinstance(error, SpawnerUnavailable):
@@ -94,7 +99,12 @@ class OwnedProvisioner(LocalProvisioner):
         with contextlib.suppress(OSError):
             self.pgid = os.getpgid(process.pid)
         self.cwd = kwargs.get("cwd", pathlib.Path.cwd())
-        await self._wait_until_ready(process)
+        try:
+            await self._wait_until_ready(process)
+        except BaseException:
+            # Given up by the caller, who was never told of this kernel.
+            process.kill()
+            raise
         return self.connection_info
 
     def _begin(self) -> OwnedKernel:
@@ -152,23 +162,20 @@ class OwnedProvisioner(LocalProvisioner):
             kwargs.get("stderr"),
             text=bool(kwargs.get("text")),
         )
-        launch: Launch | None = None
+        submission = _Submission(self.ownership, kernel, request, stdio)
         try:
-            launch = await asyncio.to_thread(self.ownership.launch, kernel, request, stdio.child)
+            launch = await asyncio.to_thread(submission.make)
             started = await asyncio.wait_for(
                 asyncio.wrap_future(launch.started), settings.launch_timeout
             )
         except BaseException as error:
-            if launch is not None:
-                launch.close()
+            submission.give_up()
             stdio.close_own_ends()
             if isinstance(error, asyncio.TimeoutError):
                 raise LaunchTimeout(
                     f"no kernel process within {settings.launch_timeout:g} s (launch_timeout)"
                 ) from None
             raise
-        finally:
-            stdio.close_child_ends()
         self.process = OwnedProcess(launch, started, stdio)
 
     def _launch_stock(
@@ -288,6 +295,50 @@ class OwnedProvisioner(LocalProvisioner):
         stored = provisioner_info.get("identity")
         if stored:
             self.process = StockProcess.recorded(identity.Identity.from_json(stored))
+
+
+class _Submission:
+    """A request for a launch that is made in a thread, and that its caller can take back.
+
+    A cancelled coroutine goes on at once, while the thread does not: what it brings about
+    after that, nobody would end, and the descriptors that it sends must stay open.
+    """
+
+    def __init__(
+        self, ownership: Ownership, kernel: OwnedKernel, request: LaunchRequest, stdio: Stdio
+    ) -> None:
+        self._ownership = ownership
+        self._kernel = kernel
+        self._request = request
+        self._stdio = stdio
+        self._lock = threading.Lock()
+        self._begun = self._given_up = False
+        self._launch: Launch | None = None
+
+    def make(self) -> Launch:
+        """The work of the thread."""
+        with self._lock:
+            if self._given_up:
+                raise asyncio.CancelledError
+            self._begun = True
+        try:
+            launch = self._ownership.launch(self._kernel, self._request, self._stdio.child)
+        finally:
+            self._stdio.close_child_ends()
+        with self._lock:
+            self._launch = launch
+            if self._given_up:
+                launch.close()
+        return launch
+
+    def give_up(self) -> None:
+        """Whatever comes of it is to be ended. May be called when it has failed itself."""
+        with self._lock:
+            self._given_up = True
+            if not self._begun:
+                self._stdio.close_child_ends()
+            if self._launch is not None:
+                self._launch.close()
 
 
 def _obstacle(kwargs: Mapping[str, Any]) -> str | None:
