@@ -44,3 +44,5 @@ def owners(workspace: Workspace) -> Iterator[Callable[..., Owner]]:
     yield make
     for one in made:
         one.close()
+    if any(one.provisioner == "local-provisioner" for one in made):
+        census.end(workspace.processes())

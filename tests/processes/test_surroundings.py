@@ -157,7 +157,7 @@ def test_child_of_another_user(own_workspace: Workspace, sudo: tuple[list[str], 
         )
         try:
             assert owner.run(INTERRUPT, 20, name="mixed") == "interrupted"
-            owner.run("shut_down('mixed')", timeout=30)
+            owner.run("shut_down('mixed')", 30)
             assert not census.runs(kernel)
             assert census.runs(child), "nobody may have ended it"
         finally:

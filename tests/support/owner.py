@@ -48,6 +48,7 @@ class Owner:
         **popen: Any,
     ) -> None:
         self.workspace = workspace
+        self.provisioner = provisioner
         self._errors = workspace.path / f"errors-{os.urandom(4).hex()}"
         with socket.socket(socket.AF_UNIX) as listener:
             path = str(workspace.path / f"s-{os.urandom(4).hex()}")
@@ -89,7 +90,7 @@ class Owner:
 
     # -- telling it what to do -----------------------------------------------------
 
-    def tell(self, source: str, **given: Any) -> None:
+    def tell(self, source: str, /, **given: Any) -> None:
         """Have source run, and do not wait for its end."""
         request = {"source": source, "given": given}
         self._link.sendall(json.dumps(request).encode() + b"\n")
@@ -103,14 +104,15 @@ class Owner:
             raise OwnerError(answer["error"], answer["text"], answer["traceback"])
         return answer["result"]
 
-    def run(self, source: str, timeout: float = 90, **given: Any) -> Any:
+    def run(self, source: str, timeout: float = 90, /, **given: Any) -> Any:
         """Have source run; what it assigned to ``result``."""
         self.tell(source, **given)
         return self.answer(timeout)
 
     def start(self, name: str, spec: str, **kwargs: Any) -> dict[str, Any]:
         """Start a kernel with a synchronous manager, known as ``name`` in the owner."""
-        return self.run("result = start(name, spec, **kwargs)", name=name, spec=spec, kwargs=kwargs)
+        source = "result = start(name, spec, **kwargs)"
+        return self.run(source, name=name, spec=spec, kwargs=kwargs)
 
     def set(self, **traits: Any) -> None:
         """Traits of OwnedKernels; to be called before the first start."""

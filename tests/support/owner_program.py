@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 import traceback
+import uuid
 from typing import Any
 
 managers: dict[str, Any] = {}
@@ -26,7 +27,12 @@ def new_manager(name: str, spec: str, kind: str = "KernelManager") -> Any:
     from jupyter_client import manager
     from traitlets.config import Config
 
-    made = getattr(manager, kind)(kernel_name=spec, config=Config({"OwnedKernels": traits}))
+    made = getattr(manager, kind)(
+        kernel_name=spec,
+        # A manager of its own, outside a server, would use a nameless temporary file.
+        connection_file=f"{os.environ['JUPYTER_RUNTIME_DIR']}/kernel-{uuid.uuid4()}.json",
+        config=Config({"OwnedKernels": traits}),
+    )
     managers[name] = made
     return made
 

@@ -1,0 +1,182 @@
+"""What a kernel gets from its owner is what it would get from Jupyter's own launch."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import census
+from support.owner import Owner
+from support.workspace import Workspace
+
+MIRROR = str(Path(__file__).parents[1] / "support" / "mirror.py")
+BLOCKING = (
+    "import os, signal, sys\n"
+    "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2, signal.SIGCHLD})\n"
+    "os.execvp(sys.argv[1], sys.argv[1:])"
+)
+PREFIXES = {
+    "plain": [],
+    "nohup": ["nohup"],
+    "odd": [
+        "sh",
+        "-c",
+        'umask 027; ulimit -S -n 777; trap "" INT USR1 PIPE TERM; exec nice -n 3 "$@"',
+        "sh",
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        BLOCKING,
+    ],
+}
+
+
+def mirror(workspace: Workspace, name: str, *rest: str) -> str:
+    argv = [sys.executable, "-I", "-S", MIRROR, "-f", "{connection_file}"]
+    return workspace.spec(name, [*argv, "--note", str(workspace.notes / name), *rest])
+
+
+def seen(workspace: Workspace, name: str) -> dict[str, Any]:
+    path = workspace.notes / name
+    census.wait_until(path.exists, 30, f"the note of {name}")
+    told: dict[str, Any] = json.loads(path.read_text())
+    workspace.forget_note(name)
+    return told
+
+
+def both(
+    workspace: Workspace,
+    make: Callable[..., Owner],
+    name: str,
+    kwargs: dict[str, Any],
+    **options: Any,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same kernel, started by us and by Jupyter itself."""
+    looks = []
+    for provisioner in ("owned-provisioner", "local-provisioner"):
+        owner = make(provisioner=provisioner, **options)
+        owner.set(ready_timeout=0.0)
+        owner.start(name, name, **kwargs)
+        looks.append(seen(workspace, name))
+        owner.shut_down(name, now=True)
+    return looks[0], looks[1]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_state_of_the_process(
+    workspace: Workspace, owners: Callable[..., Owner], prefix: str
+) -> None:
+    mirror(workspace, "state")
+    ours, stock = both(workspace, owners, "state", {}, prefix=PREFIXES[prefix])
+    ours["environment"].pop(b"JUPYTER_DEFAULT_PROVISIONER_NAME".hex())
+    stock["environment"].pop(b"JUPYTER_DEFAULT_PROVISIONER_NAME".hex())
+    assert ours == stock
+    if prefix == "odd":
+        assert ours["status"]["Umask"] == "0027"
+        assert ours["nice"] == os.nice(0) + 3
+        assert ours["limits"]["RLIMIT_NOFILE"][0] == 777
+        assert int(ours["status"]["SigIgn"], 16) & 1 << 9, "SIGUSR1 was to stay ignored"
+        assert int(ours["status"]["SigBlk"], 16) & 1 << 11, "SIGUSR2 was to stay blocked"
+
+
+def test_large_and_odd_environment_and_arguments(
+    workspace: Workspace, owners: Callable[..., Owner]
+) -> None:
+    """1 MB of environment, arguments of 100 kB, and bytes that are no UTF-8."""
+    odd = os.fsdecode(b"\xff\xfe odd \xe9")
+    folder = workspace.path / odd
+    folder.mkdir()
+    mirror(workspace, "large", "--", "y" * 100_000, "dollar $HOME", "new\nline", odd, "")
+    env = {f"LARGE_{number}": "x" * 65_000 for number in range(16)}
+    env.update({"ODD": odd, odd: "name", "EMPTY": "", "QUOTES": "\"'\\\n\t", "PATH": os.defpath})
+    env["JPY_PARENT_PID"] = "1"
+    kwargs = {"env": env, "cwd": str(folder)}
+    ours, stock = both(workspace, owners, "large", kwargs)
+    for look in (ours, stock):
+        look["environment"].pop(b"JUPYTER_DEFAULT_PROVISIONER_NAME".hex(), None)
+    assert ours == stock
+    assert len(ours["environment"]) >= 20
+    assert ours["cwd"] == str(folder)
+
+
+GIVEN = {
+    "files": 'kwargs = {"stdout": open(out, "wb"), "stderr": open(err, "wb")}',
+    "descriptors": (
+        "kwargs = {\n"
+        '    "stdout": os.open(out, os.O_WRONLY | os.O_CREAT),\n'
+        '    "stderr": os.open(err, os.O_WRONLY | os.O_CREAT),\n'
+        "}"
+    ),
+    "both in one": 'kwargs = {"stdout": open(out, "wb"), "stderr": subprocess.STDOUT}',
+    "nowhere": 'kwargs = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}',
+    "pipes": 'kwargs = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}',
+    "one pipe": 'kwargs = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}',
+    "input pipe": 'kwargs = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}',
+    "input file": 'kwargs = {"stdin": open(source), "stdout": open(out, "wb")}',
+    "no input": 'kwargs = {"stdin": subprocess.DEVNULL, "stdout": open(out, "wb")}',
+}
+STREAMS = """
+import subprocess
+{given}
+start("streams", "streams", **kwargs)
+process = managers["streams"].provisioner.process
+if process.stdin and not process.stdin.closed:
+    process.stdin.write(b"by pipe\\n")
+    process.stdin.flush()
+"""
+# Up to end of file: a helper that held the other end would make this hang.
+READ = """
+os.kill(process.pid, 9)
+result = {}
+for name in ("stdout", "stderr"):
+    stream = getattr(process, name)
+    if stream:
+        result[name] = stream.read().decode()
+shut_down("streams", now=True)
+for one in kwargs.values():
+    if isinstance(one, int) and one > 2:
+        os.close(one)
+    elif hasattr(one, "close"):
+        one.close()
+"""
+
+
+@pytest.fixture(scope="module")
+def pair(workspace: Workspace) -> Iterator[list[Owner]]:
+    """An owner of ours and a stock one, for many starts."""
+    with Owner(workspace) as ours, Owner(workspace, provisioner="local-provisioner") as stock:
+        for owner in (ours, stock):
+            owner.set(ready_timeout=0.0)
+        yield [ours, stock]
+        stock.run("[call(name, 'shutdown_kernel', now=True) for name in managers]")
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_streams(workspace: Workspace, pair: list[Owner], given: str) -> None:
+    mirror(workspace, "streams")
+    paths = {name: workspace.path / name for name in ("out", "err", "source")}
+    results = []
+    for owner in pair:
+        for path in paths.values():
+            path.unlink(missing_ok=True)
+        paths["source"].write_text("by file\n")
+        said_before = len(owner.errors())
+        texts = {name: str(path) for name, path in paths.items()}
+        owner.run(STREAMS.format(given=GIVEN[given]), **texts)
+        look = seen(workspace, "streams")
+        read = owner.run(READ, 30)
+        files = {n: p.read_text() for n, p in paths.items() if p.exists() and n != "source"}
+        results.append(
+            (look["heard"], look["descriptors"], read, files, owner.errors()[said_before:])
+        )
+    assert results[0] == results[1]
+    heard, _, read, files, _ = results[0]
+    said = "".join((*read.values(), *files.values()))
+    assert ("said on stdout" in said) == (given != "nowhere")
+    assert heard == {"input pipe": "by pipe\n", "input file": "by file\n"}.get(given, "")

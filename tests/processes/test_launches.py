@@ -1,0 +1,147 @@
+"""Launches that meet trouble: timeouts, cancellation, a suspended owner, a failing spawner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from support import census
+from support.owner import Owner
+from support.workspace import Workspace
+
+GONE_WITHIN = 10.0
+
+
+def kernels_of(workspace: Workspace, name: str) -> set[census.Proc]:
+    """Kernels that run, by the note that their command names. Their scene is to be idle."""
+    note = str(workspace.notes / name)
+    return {proc for proc in workspace.processes() if note in census.command(proc.pid)}
+
+
+def test_late_spawner_gives_no_second_kernel(workspace: Workspace, owner: Owner) -> None:
+    """The spawner is stopped, the launch given up and made the stock way; then it goes on."""
+    owner.set(launch_timeout=0.3)
+    owner.start("before", workspace.mini("before"))
+    spec = workspace.mini("late")
+    spawner = owner.spawner()
+    owner.run("os.kill(pid, 19)", pid=spawner.pid)
+    told = owner.start("late", spec)
+    assert told["kind"] == "StockProcess"
+    workspace.note("late")
+    first_file = told["file"]
+    workspace.forget_note("late")
+    owner.run("os.kill(pid, 18)", pid=spawner.pid)
+    # The request is served, and its keeper finds the lease ended: a later one is served after it.
+    owner.start("after", workspace.mini("after"))
+    workspace.note("after")
+    census.wait_until(lambda: len(owner.keepers()) == 2, GONE_WITHIN, "the late keeper leaves")
+    assert {proc.pid for proc in kernels_of(workspace, "late")} == {told["pid"]}
+    assert not (workspace.notes / "late").exists(), "a second kernel has run"
+    assert owner.is_alive("late")
+    assert first_file in census.command(told["pid"])
+    owner.shut_down("late", now=True)
+    assert kernels_of(workspace, "late") == set()
+
+
+def test_cancelled_start_leaves_nothing(workspace: Workspace, owner: Owner) -> None:
+    """A request that is given up in the middle, before and after the kernel's process exists."""
+    spec = workspace.spec("never", workspace.mini_argv("never", "children", "--bind-after", "-1"))
+    owner.set(ready_timeout=60.0)
+    owner.start("first", workspace.mini("first"))
+    cancel = (
+        "async def run():\n"
+        "    manager = new_manager('never', spec, 'AsyncKernelManager')\n"
+        "    task = asyncio.ensure_future(manager.start_kernel())\n"
+        "    await asyncio.sleep(pause)\n"
+        "    task.cancel()\n"
+        "    try:\n"
+        "        await task\n"
+        "    except asyncio.CancelledError:\n"
+        "        return 'cancelled'\n"
+        "    return 'started'\n"
+        "result = asyncio.run(run())"
+    )
+    for pause in (0.0, 0.002, 0.005, 0.01, 0.02, 0.5):
+        assert owner.run(cancel, 30, spec=spec, pause=pause) == "cancelled"
+        census.wait_until(lambda: len(owner.keepers()) == 1, GONE_WITHIN, f"after {pause} s")
+        assert kernels_of(workspace, "never") == set()
+        workspace.forget_note("never")
+    assert owner.is_alive("first")
+
+
+def test_suspended_owner_loses_nothing(workspace: Workspace, owner: Owner, soak: bool) -> None:
+    """A laptop that sleeps, a job control stop: liveness is no matter of elapsed time."""
+    owner.start("kept", workspace.python("kept"))
+    owner.run("client('kept')")
+    owner.submit("kept", "import time; time.sleep(1); after = 42")
+    procs = census.below(owner.pid)
+    owner.send(signal.SIGSTOP)
+    time.sleep(30 if soak else 2.5)
+    assert all(census.runs(proc) for proc in procs)
+    owner.send(signal.SIGCONT)
+    assert owner.execute("kept", "print(after)") == ["42\n"]
+    owner.start("next", workspace.mini("next"))
+    assert owner.is_alive("next")
+    assert all(census.runs(proc) for proc in procs)
+
+
+def test_suspended_helpers_lose_nothing(workspace: Workspace, owner: Owner) -> None:
+    """Nor is a helper that does not run for a while a reason to end anything."""
+    pid = owner.start("kept", workspace.mini("kept"))["pid"]
+    helpers = [owner.spawner(), *owner.keepers()]
+    try:
+        for helper in helpers:
+            owner.run("os.kill(pid, 19)", pid=helper.pid)
+        begun = time.monotonic()
+        # A local look: a question to the keeper would have no answer.
+        assert owner.run("result = all(call('kept', 'is_alive') for _ in range(500))", 20)
+        assert time.monotonic() - begun < 20
+    finally:
+        for helper in helpers:
+            owner.run("os.kill(pid, 18)", pid=helper.pid)
+    census.end([census.find(pid)])
+    census.wait_until(lambda: not owner.is_alive("kept"), 10, "the end of the kernel is seen")
+
+
+def test_stopped_keeper_still_ends_with_its_owner(workspace: Workspace, owner: Owner) -> None:
+    """A keeper that is stopped when the owner dies does its work as soon as it goes on."""
+    owner.start("kept", workspace.mini("kept", "children"))
+    procs = set(workspace.note("kept").values())
+    keeper = owner.keepers()[0]
+    owner.run("os.kill(pid, 19)", pid=keeper.pid)
+    owner.die()
+    assert all(census.runs(proc) for proc in procs)
+    os.kill(keeper.pid, signal.SIGCONT)
+    assert census.describe(census.left_after(procs, GONE_WITHIN)) == []
+
+
+def test_killed_in_the_middle_of_a_launch(workspace: Workspace, owner: Owner) -> None:
+    """The keeper dies before it has said a word: the launch is made again, and watched."""
+    owner.start("first", workspace.mini("first"))
+    spawner = owner.spawner()
+    spec = workspace.mini("again")
+    # Stopped, so that the request waits; then the spawner is gone with it.
+    owner.run("os.kill(pid, 19)", pid=spawner.pid)
+    owner.tell("result = start('again', spec)", spec=spec)
+    time.sleep(0.2)
+    census.end([spawner])
+    assert owner.answer()["kind"] == "OwnedProcess"
+    procs = set(workspace.note("again").values())
+    owner.die()
+    assert census.describe(census.left_after(procs, GONE_WITHIN)) == []
+
+
+def test_independent_kernels_are_left_alone(workspace: Workspace, owner: Owner) -> None:
+    """Somebody wanted this one to outlive its owner."""
+    told = owner.start("independent", workspace.mini("independent"), independent=True)
+    kernel = workspace.note("independent")["kernel"]
+    owner.start("watched", workspace.mini("watched"))
+    watched = workspace.note("watched")["kernel"]
+    try:
+        assert told["kind"] == "StockProcess"
+        owner.die()
+        assert census.left_after([watched], GONE_WITHIN) == set()
+        assert census.runs(kernel)
+    finally:
+        census.end([kernel])
