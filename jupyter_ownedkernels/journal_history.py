@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 
 from . import journal_lock
 from .errors import JournalError
@@ -23,14 +24,14 @@ from .journal_fold import Fold, Record
 from .journal_folder import HISTORY_NAME, find
 from .journal_lock import Lock
 from .journal_read import read, read_bytes
-from .models import HistoryEntry
+from .models import HistoryEntry, LaunchRecord
 from .runtime import records
 
 log = logging.getLogger(__name__)
 
-_BYTES_PER_ENTRY = 1200
-"""Twice what one entry takes without survivors: the file is shortened at this much per
-entry that is kept, so about every ``limit`` entries."""
+_BYTES_PER_ENTRY = 2000
+"""Twice what one entry takes (800 bytes with a long path, and a survivor or two): the
+file is shortened at this much per entry that is kept, so about every ``limit`` entries."""
 
 
 def bury(folder: str, fold: Fold, limit: int) -> None:
@@ -39,7 +40,7 @@ def bury(folder: str, fold: Fold, limit: int) -> None:
         return
     extra = {"owner_id": fold.owner.owner_id}
     lines: list[Record] = [
-        {"event": "launch", **launch.to_json(), **extra}
+        {"event": "launch", **_shorter(launch).to_json(), **extra}
         for launch in fold.launches.values()
         if not launch.open and (launch.exit or launch.process)
     ]
@@ -48,12 +49,15 @@ def bury(folder: str, fold: Fold, limit: int) -> None:
     if not lines:
         return
     path = os.path.join(folder, HISTORY_NAME)
-    flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-    os.close(os.open(path, flags, 0o600))
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | journal_lock.READ_FLAGS, 0o600))
     for line in lines[-limit:]:
         records.append(path, line)
     if os.stat(path).st_size > limit * _BYTES_PER_ENTRY:
         _shorten(path, limit)
+
+
+def _shorter(launch: LaunchRecord) -> LaunchRecord:
+    return replace(launch, keeper=None, kernel=None, sessions=())
 
 
 def _shorten(path: str, limit: int) -> None:
