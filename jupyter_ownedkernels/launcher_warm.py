@@ -17,13 +17,14 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any
 
 from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable, WarmLost
-from .launcher import LeaseLost
+from .launch import LeaseLost
 from .runtime import wire
 from .spawner_choice import Choice, choose
 from .spawner_warm import WarmProcess
 
 if TYPE_CHECKING:
-    from .launcher import Launch, Launcher, LaunchRequest
+    from .launch import Launch, LaunchRequest
+    from .launcher import Launcher
 
 log = logging.getLogger(__name__)
 

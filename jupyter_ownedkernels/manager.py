@@ -50,7 +50,7 @@ class OwnedServerKernelManager(ServerKernelManager):
         """Set once all that belongs to the first start is done: until then no restart."""
         self.introduced.set()
 
-    async def start_kernel(self, *args: Any, **kwargs: Any) -> Any:
+    async def start_kernel(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """The first start. A kernel that dies at once is restarted after it, not during."""
         async with self.turn:
             return await super().start_kernel(*args, **kwargs)
@@ -84,6 +84,7 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         super().__init__(**kwargs)
         self._turns: dict[str, asyncio.Lock] = {}
         self._culling: set[str] = set()
+        self._letting_go: set[asyncio.Future[None]] = set()
         self._ownership = ownership.current(OwnedKernels(parent=self).settings())
         # All configuration is merged by now, so that a user's own choice can be seen.
         offer_provisioner(self.parent)
@@ -217,7 +218,9 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         self._kernel_connections.pop(kernel_id, None)
         self._kernel_ports.pop(kernel_id, None)
         self._turns.pop(kernel_id, None)
-        asyncio.ensure_future(_let_go(kernel))
+        task = asyncio.ensure_future(_let_go(kernel))
+        self._letting_go.add(task)
+        task.add_done_callback(self._letting_go.discard)
 
     def kernel_model(self, kernel_id: str) -> dict[str, Any]:
         """The stock model; ``reason`` says how the kernel ended the last time, by accident."""

@@ -18,11 +18,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 from jupyter_client.launcher import launch_kernel
 
+from .processes import RecordedProcess
 from .runtime import procfs
 from .runtime.retire import Retirement, Sent, Target, run, send
 
 if TYPE_CHECKING:
-    from .launcher import Launch, Started
+    from .identity import Identity
+    from .launch import Launch, Started
     from .stdio import Stdio
 
 
@@ -121,6 +123,41 @@ def _cancelling() -> bool:
     task = asyncio.current_task()
     cancelling = getattr(task, "cancelling", None)
     return bool(cancelling()) if cancelling is not None else False
+
+
+class LoadedProcess:
+    """The kernel of another process, from what that process stored about it.
+
+    It is nobody's child here, so only proof of its identity allows to signal it, and how
+    it ended is not known.
+    """
+
+    def __init__(self, recorded: Identity) -> None:
+        self._process = RecordedProcess(recorded)
+        self.pid = recorded.pid
+
+    def poll(self) -> int | None:
+        return self._process.poll()
+
+    async def wait_async(self, timeout: float) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self._process.wait, timeout)
+        return self.poll()
+
+    def ready(self) -> None:
+        """Its owner's keeper, if it has one, knows."""
+
+    async def signal_async(self, signum: int, timeout: float) -> None:
+        self._process.send_signal(signum)
+
+    def retire(self, grace: float) -> None:
+        self._process.terminate()
+
+    def kill_gracefully(self, grace: float) -> None:
+        self._process.kill()
+
+    def close_streams(self) -> None:
+        """It has none here."""
 
 
 class StockProcess:

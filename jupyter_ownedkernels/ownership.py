@@ -23,7 +23,8 @@ from . import identity
 from .errors import StateConflict, UnknownKernel
 from .identity import Identity
 from .journal import Journal, candidates, this_owner
-from .launcher import Exited, Launch, Launcher, LaunchRequest, Started
+from .launch import Exited, Launch, LaunchRequest, Started
+from .launcher import Launcher
 from .launcher_warm import WarmPool
 from .models import Cause, Exit, LaunchMode, LaunchRecord, OwnerRecord, State, Survivor
 from .processes_orphans import retire_orphans
@@ -222,10 +223,11 @@ class Ownership:
         """Somebody asked for the end; the exit will say so. The later wish stands."""
         with self._lock:
             kernel = self._kernels.get(kernel_id)
-            if kernel is not None and kernel.state in (State.RUNNING, State.UNWATCHED):
-                # A culler says so before it shuts down; the shutdown itself knows no better.
-                if not (kernel.wish == "culled" and cause == "shutdown"):
-                    kernel.wish = cause
+            if kernel is None or kernel.state not in (State.RUNNING, State.UNWATCHED):
+                return
+            # A culler says so before it shuts down; the shutdown itself knows no better.
+            if not (kernel.wish == "culled" and cause == "shutdown"):
+                kernel.wish = cause
 
     def retire(self, kernel: OwnedKernel) -> None:
         """The launch is about to be ended by this process: say so, to all and the journal."""

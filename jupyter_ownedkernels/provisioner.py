@@ -19,8 +19,8 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from . import identity, ownership
 from .config import OwnedKernels
 from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable, WarmLost
-from .launcher import Exited, LaunchRequest, LeaseLost
-from .owned_process import OwnedProcess, StockProcess
+from .launch import Exited, LaunchRequest, LeaseLost
+from .owned_process import LoadedProcess, OwnedProcess, StockProcess
 from .readiness import ports_of, wait_until_ready
 from .spawners import LAUNCH_MARKER
 from .stdio import Stdio
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from jupyter_client.connect import KernelConnectionInfo
 
-    from .launcher import Launch
+    from .launch import Launch
     from .models import Cause
     from .ownership import OwnedKernel, Ownership
 
@@ -50,7 +50,7 @@ class OwnedProvisioner(LocalProvisioner):
     """
 
     # Popen's shape, but not its class.
-    process: OwnedProcess | StockProcess | None = None  # type: ignore[assignment]
+    process: OwnedProcess | StockProcess | LoadedProcess | None = None  # type: ignore[assignment]
     _kernel: OwnedKernel | None = None
 
     @property
@@ -199,7 +199,7 @@ class OwnedProvisioner(LocalProvisioner):
         again = await self.pre_launch(**kwargs)
         return again.pop("cmd"), self._scrub_kwargs(again)
 
-    async def _wait_until_ready(self, process: OwnedProcess | StockProcess) -> None:
+    async def _wait_until_ready(self, process: OwnedProcess | StockProcess | LoadedProcess) -> None:
         timeout = self.ownership.settings.ready_timeout
         info = cast("Mapping[str, Any]", self.connection_info)
 
@@ -294,7 +294,7 @@ class OwnedProvisioner(LocalProvisioner):
         await super().load_provisioner_info(provisioner_info)
         stored = provisioner_info.get("identity")
         if stored:
-            self.process = StockProcess.recorded(identity.Identity.from_json(stored))
+            self.process = LoadedProcess(identity.Identity.from_json(stored))
 
 
 class _Submission:

@@ -11,7 +11,7 @@ from .errors import Superseded
 from .owned_process import OwnedProcess
 
 if TYPE_CHECKING:
-    from .launcher import Exited
+    from .launch import Exited
 
 
 class OwnedKernelRestarter(AsyncIOLoopKernelRestarter):

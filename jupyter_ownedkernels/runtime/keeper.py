@@ -50,9 +50,7 @@ class Keeper:
 
     # -- start -------------------------------------------------------------------
 
-    def launch(
-        self, stdio: list[int], dispositions: dict[int, Any], become: child.Become
-    ) -> bool:
+    def launch(self, stdio: list[int], dispositions: dict[int, Any], become: child.Become) -> bool:
         """Fork the kernel; tell the owner. False when there is none to keep."""
         if self._owner_is_gone():
             return False
@@ -263,7 +261,13 @@ class Keeper:
                 left = Leftover(Target(entry.pid, entry.start_ticks), entry.session, "detached")
                 survivors.append(_survivor(left))
         if self._exit is None:
-            self._exit = {"status": None, "oom": None, "core": False, "max_rss": None, "cpu_s": None}
+            self._exit = {
+                "status": None,
+                "oom": None,
+                "core": False,
+                "max_rss": None,
+                "cpu_s": None,
+            }
         if self._lease is not None and not self._owner_is_gone():
             self._tell(dict(self._exit, op="exited"))
             self._tell({"op": "retired", "survivors": survivors})

@@ -82,16 +82,16 @@ def was_victim(pid: int, start_ticks: int, max_rss: int | None, memory: Memory) 
 
 
 def _folder_of(pid: int) -> str | None:
-    version_1: str | None = None
-    version_2: str | None = None
+    paths: dict[str, str] = {}
     for line in _text(f"/proc/{pid}/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            version_2 = path
+            paths["cgroup2"] = path
         elif "memory" in controllers.split(","):
-            version_1 = path
-    for kind, path in (("cgroup", version_1), ("cgroup2", version_2)):
-        folder = _mounted(kind, path) if path is not None else None
+            paths["cgroup"] = path
+    # The memory controller belongs to one of the two; where it is in use, version 1 has it.
+    for kind in sorted(paths):
+        folder = _mounted(kind, paths[kind])
         if folder is not None:
             return folder
     return None

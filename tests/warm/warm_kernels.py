@@ -16,7 +16,8 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.connect import write_connection_file
 
 from jupyter_ownedkernels import readiness
-from jupyter_ownedkernels.launcher import Launch, Launcher, LaunchRequest
+from jupyter_ownedkernels.launch import Launch, LaunchRequest
+from jupyter_ownedkernels.launcher import Launcher
 from jupyter_ownedkernels.launcher_warm import WarmPool
 
 PATIENCE = 60.0
