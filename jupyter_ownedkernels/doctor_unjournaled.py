@@ -53,7 +53,7 @@ def unjournaled(owners: Owners, surroundings: Surroundings) -> list[Item]:
     """Findings about kernels that are on no journal's record."""
     table = owners.table
     found: list[Item] = []
-    grouped: set[int] = set()
+    wrappers: set[int] = set()
     for pid in sorted(table.own):
         argv = table.argv(pid)
         if not any(".json" in element for element in argv):
@@ -66,15 +66,11 @@ def unjournaled(owners: Owners, surroundings: Surroundings) -> list[Item]:
         item = _judge(kernel, table)
         if item is not None:
             found.append(item)
-            grouped.update(entry.pid for entry in item.doomed)
-    found = _without_parts(found)
-    return [*found, *_helpers(owners, grouped, found)]
-
-
-def _without_parts(items: list[Item]) -> list[Item]:
-    """Leave out wrappers that a finding about the kernel below them includes."""
-    parts = {entry.pid for item in items for entry in item.doomed[1:]}
-    return [item for item in items if item.finding.pid not in parts]
+            above = set(table.ancestors(pid))
+            wrappers.update(entry.pid for entry in item.doomed if entry.pid in above)
+    # A wrapper looks like the kernel that it carries, and is in that one's finding.
+    found = [item for item in found if item.finding.pid not in wrappers]
+    return [*found, *_helpers(owners, found)]
 
 
 def _on_record(pid: int, owners: Owners) -> bool:
@@ -279,7 +275,7 @@ def _core(entry: Stat, table: Snapshot) -> tuple[Stat, ...]:
         for pid in table.children.get(pending.pop(), ()):
             child = table.processes[pid]
             belongs = child.session == entry.session or table.argv(pid) == argv
-            if belongs and child.alive and pid not in table.own_line:
+            if belongs and pid in table.own and pid not in table.own_line:
                 found.append(child)
                 pending.append(pid)
     return tuple(found)
@@ -291,10 +287,11 @@ def _not_to_be_cleaned(entry: Stat, table: Snapshot, reason: str, path: str) -> 
     )
 
 
-def _helpers(owners: Owners, grouped: set[int], found: list[Item]) -> list[Item]:
+def _helpers(owners: Owners, found: list[Item]) -> list[Item]:
     """Orphans that name a connection file and are no kernel that is known here."""
     table = owners.table
-    shown = grouped.union(item.finding.pid for item in found if item.finding.pid)
+    shown = {entry.pid for item in found for entry in item.doomed}
+    shown.update(item.finding.pid for item in found if item.finding.pid is not None)
     items = []
     for pid in sorted(table.own - shown - table.own_line - owners.recorded_pids):
         entry = table.processes[pid]

@@ -142,15 +142,21 @@ class Estates:
 
     # -- after the processes ------------------------------------------------------------
 
-    def settle(self, ended: Ended) -> None:
-        """Put on record what has ended, and remove the connection files that are left."""
+    def settle(self, ended: Ended, only: Collection[str] | None = None) -> None:
+        """Put on record what has ended, and remove the connection files that are left.
+
+        ``only``: the launches that this is about; all by default.
+        """
+        if not self.claimed:
+            return
         owners = self.look()
         alive: set[str] = set()
         for estate in self.claimed.values():
             for launch in estate.view.open:
-                if not self._settle_launch(estate, launch, owners, ended):
+                chosen = only is None or launch.launch_id in only
+                if not chosen or not self._settle_launch(estate, launch, owners, ended):
                     alive.add(launch.launch_id)
-        self._remove_files(owners, alive)
+        self._remove_files(owners, alive, only)
 
     def _settle_launch(
         self, estate: Estate, launch: LaunchRecord, owners: Owners, ended: Ended
@@ -164,12 +170,16 @@ class Estates:
         survivors = survivors_of(left, ended)
         return estate.claim.ended(launch.launch_id, _exit(launch), survivors, by="recovery")
 
-    def _remove_files(self, owners: Owners, alive: set[str]) -> None:
+    def _remove_files(
+        self, owners: Owners, alive: set[str], only: Collection[str] | None
+    ) -> None:
         for estate in self.claimed.values():
             names = {
                 launch.connection_file
                 for launch in estate.view.launches.values()
-                if launch.connection_file and launch.launch_id not in alive
+                if launch.connection_file
+                and launch.launch_id not in alive
+                and (only is None or launch.launch_id in only)
             }
             if not names:
                 continue
