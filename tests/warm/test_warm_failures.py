@@ -1,0 +1,310 @@
+"""Whatever goes wrong with a warm start, the kernel starts all the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from warm_kernels import Kennel, until
+
+from jupyter_ownedkernels import launcher_warm
+from jupyter_ownedkernels.errors import WarmLost
+from jupyter_ownedkernels.runtime import warm_gate
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def timed(tmp_path: Path, clock: Clock) -> Iterator[Kennel]:
+    told: list[tuple[str, str]] = []
+    made = Kennel(
+        tmp_path, clock=clock, on_disabled=lambda python, reason: told.append((python, reason))
+    )
+    made.told = told  # type: ignore[attr-defined]
+    yield made
+    made.close()
+
+
+def package(kennel: Kennel, name: str, source: str) -> None:
+    """A module that every kernel of this kennel can import."""
+    folder = kennel.folder / "packages"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.py").write_text(source)
+    kennel.environment["PYTHONPATH"] = str(folder)
+
+
+def test_before_the_template_is_ready_the_launch_is_left_to_exec(kennel: Kennel) -> None:
+    assert kennel.forked() is None
+    assert kennel.states() == ["starting"]
+
+
+def test_off_means_no_process_at_all(tmp_path: Path) -> None:
+    kennel = Kennel(tmp_path, enabled=False)
+    kennel.pool.prepare([*kennel.argv, "x"], kennel.environment, "x")
+    assert kennel.forked() is None
+    assert kennel.pool.to_json() == []
+    kennel.close()
+
+
+def test_an_interpreter_without_ipykernel_is_switched_off_with_its_reason(
+    timed: Kennel, clock: Clock
+) -> None:
+    timed.argv[1:1] = ["-S"]
+    entry = timed.warm_up()
+    assert entry["state"] == "off"
+    assert "ModuleNotFoundError" in entry["reason"]
+    assert timed.told == [(sys.executable, entry["reason"])]  # type: ignore[attr-defined]
+    assert timed.forked() is None
+    clock.now += launcher_warm.RETRY_AFTER - 1
+    assert timed.forked() is None
+    assert timed.states() == ["off"]
+    clock.now += 2
+    assert timed.forked() is None
+    assert timed.states() == ["starting"]
+
+
+def test_a_module_that_is_not_built_on_ipykernel_is_never_run_or_imported(kennel: Kennel) -> None:
+    trace = kennel.folder / "trace"
+    package(kennel, "stranger", f"open({str(trace)!r}, 'w')")
+    kennel.argv = [sys.executable, "-m", "stranger", "-f"]
+    entry = kennel.warm_up()
+    assert entry["state"] == "off"
+    assert "not seen to be built on ipykernel" in entry["reason"]
+    assert not trace.exists()
+
+
+def test_a_kernel_built_on_ipykernel_is_forked(kennel: Kennel) -> None:
+    source = (
+        "from ipykernel.kernelapp import IPKernelApp\n"
+        "from ipykernel.ipkernel import IPythonKernel\n"
+        "class Mine(IPythonKernel):\n"
+        "    banner = 'mine'\n"
+        "if __name__ == '__main__':\n"
+        "    IPKernelApp.launch_instance(kernel_class=Mine)\n"
+    )
+    package(kennel, "my_kernel", source)
+    kennel.argv = [sys.executable, "-m", "my_kernel", "-f"]
+    assert kennel.warm_up()["state"] == "ready"
+    kernel = kennel.start("fork")
+    assert kernel.value("type(get_ipython().kernel).__name__") == "Mine"
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()",
+         "2 threads"),
+        ("import zmq; kept = zmq.Context().socket(zmq.PUB)", "3 threads"),
+        ("import asyncio; loop = asyncio.new_event_loop()", "anon_inode:[eventpoll]"),
+        ("import socket; kept = socket.socket()", "socket:"),
+        ("device = open('/dev/full')", "/dev/full"),
+        ("import tempfile; kept = tempfile.TemporaryFile()", "open"),
+    ],
+)  # fmt: skip
+def test_a_preloaded_module_that_makes_forks_unsound_is_left_out(
+    tmp_path: Path, source: str, reason: str
+) -> None:
+    kennel = Kennel(tmp_path, preload=["unsound"])
+    package(kennel, "unsound", source)
+    try:
+        entry = kennel.warm_up()
+        assert entry["state"] == "ready"
+        assert entry["preload"] == []
+        assert reason in entry["reason"]
+        assert kennel.start("fork").value("1 + 1") == 2
+    finally:
+        kennel.close()
+
+
+def test_a_template_that_becomes_unsound_later_refuses_with_the_reason(kennel: Kennel) -> None:
+    source = (
+        "import os\n"
+        "forks, kept = [], []\n"
+        "def after():\n"
+        "    forks.append(1)\n"
+        "    if len(forks) == 2:\n"
+        "        kept.append(open('/dev/full'))\n"
+        "os.register_at_fork(after_in_parent=after)\n"
+    )
+    package(kennel, "treacherous", source)
+    kennel.pool.preload = ("treacherous",)
+    assert kennel.warm_up()["state"] == "ready"
+    assert kennel.forked() is not None
+    assert kennel.forked() is None
+    entry = kennel.pool.to_json()[0]
+    assert (entry["state"], entry["failures"]) == ("failed", 1)
+    assert "/dev/full" in entry["reason"]
+
+
+def test_three_failures_in_a_row_switch_it_off_for_a_while(timed: Kennel, clock: Clock) -> None:
+    for failures in (1, 2, 3):
+        assert timed.warm_up()["state"] == "ready"
+        slot = next(iter(timed.pool._slots.values()))
+        assert slot.process is not None
+        slot.process._control.close()
+        assert timed.forked() is None
+        assert timed.pool.to_json()[0]["failures"] == failures
+    assert timed.states() == ["off"]
+    assert len(timed.told) == 1  # type: ignore[attr-defined]
+    assert timed.forked() is None
+    clock.now += launcher_warm.RETRY_AFTER
+    assert timed.warm_up()["state"] == "ready"
+    assert timed.forked() is not None
+    assert timed.pool.to_json()[0]["failures"] == 0
+
+
+def test_a_template_that_was_killed_is_replaced_and_its_kernels_live_on(kennel: Kennel) -> None:
+    kennel.warm_up()
+    kernel = kennel.start("fork")
+    os.kill(kennel.pool.to_json()[0]["pid"], signal.SIGKILL)
+    until(lambda: not next(iter(kennel.pool._slots.values())).process.alive, "its end")  # type: ignore[union-attr]
+    assert kennel.forked() is None
+    assert kennel.warm_up()["state"] == "ready"
+    assert kennel.start("fork").value("1 + 1") == 2
+    assert kernel.value("2 + 2") == 4
+    kernel.launch.retire(1.0)
+    assert kernel.launch.retired.result(30) == ()
+
+
+def test_a_template_that_does_not_answer_costs_the_connection_file(
+    kennel: Kennel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher_warm, "_ANSWER_TIMEOUT", 0.3)
+    kennel.warm_up()
+    pid = kennel.pool.to_json()[0]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    request = kennel.request()
+    try:
+        with pytest.raises(WarmLost):
+            kennel.forked(request)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    # It wakes up, finds the lease ended, and starts nothing.
+    until(lambda: not os.path.exists(f"/proc/{pid}"), "the template's end")
+    assert not holds(request.connection_file)
+    assert kennel.start("exec").value("1 + 1") == 2
+
+
+def holds(path: str) -> list[int]:
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as stream:
+                if path.encode() in stream.read():
+                    found.append(int(name))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def test_a_missing_folder_is_the_kernels_own_error(kennel: Kennel) -> None:
+    kennel.warm_up()
+    request = kennel.request(cwd=str(kennel.folder / "none"))
+    assert kennel.forked(request) is None
+    with pytest.raises(FileNotFoundError):
+        kennel.executed(request)
+    assert kennel.pool.to_json()[0]["failures"] == 0
+    assert kennel.start("fork").value("1 + 1") == 2
+
+
+def test_an_upgraded_package_replaces_the_template(kennel: Kennel) -> None:
+    package(kennel, "mine", "version = 1")
+    kennel.pool.preload = ("mine",)
+    kennel.warm_up()
+    assert kennel.start("fork").value("__import__('mine').version") == 1
+    package(kennel, "mine", "version = 22")
+    old = kennel.pool.to_json()[0]["pid"]
+    assert kennel.forked() is None
+    entry = kennel.warm_up()
+    assert (entry["state"], entry["failures"]) == ("ready", 0)
+    assert entry["pid"] != old
+    assert kennel.start("fork").value("__import__('mine').version") == 22
+
+
+def test_kinds_beyond_the_limit_push_out_the_one_unused_for_longest(
+    timed: Kennel, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher_warm, "MOST_TEMPLATES", 1)
+    timed.warm_up()
+    first = timed.pool.to_json()[0]["pid"]
+    clock.now += 1
+    timed.environment["OMP_NUM_THREADS"] = "3"
+    timed.warm_up()
+    assert [entry["pid"] for entry in timed.pool.to_json()] != [first]
+    assert timed.states() == ["ready"]
+    until(lambda: not os.path.exists(f"/proc/{first}"), "the first template's end")
+
+
+def test_an_owner_that_is_killed_while_the_template_imports_leaves_nothing(tmp_path: Path) -> None:
+    program = f"""
+import os, sys, time
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+from warm_kernels import Kennel, until
+kennel = Kennel(Path({str(tmp_path)!r}))
+kennel.pool.prepare([*kennel.argv, "x"], kennel.environment, "x")
+until(lambda: kennel.pool.to_json()[0]["pid"], "a template")
+time.sleep(float(sys.argv[1]))
+print(kennel.pool.to_json()[0]["pid"], flush=True)
+sys.stdin.read()
+"""
+    for moment in ("0", "0.1", "0.3", "0.6", "1.0"):
+        owner = subprocess.Popen(
+            [sys.executable, "-c", program, moment],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert owner.stdout is not None
+        assert owner.stdin is not None
+        template = int(owner.stdout.readline())
+        tree = [template, *children(template)]
+        owner.kill()
+        owner.wait()
+        owner.stdout.close()
+        owner.stdin.close()
+        for pid in tree:
+            until(lambda pid=pid: not os.path.exists(f"/proc/{pid}"), f"the end of {pid}", 10)
+
+
+def children(pid: int) -> list[int]:
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as stream:
+            return [int(number) for number in stream.read().split()]
+    except FileNotFoundError:
+        return []
+
+
+def test_the_gate_sees_a_thread_and_open_files_in_this_very_process() -> None:
+    release = threading.Event()
+    thread = threading.Thread(target=release.wait)
+    thread.start()
+    assert "threads" in (warm_gate.objection(set()) or "")
+    release.set()
+    thread.join()
+
+
+def test_many_at_once(kennel: Kennel) -> None:
+    kennel.warm_up()
+    found: list[object] = []
+    threads = [threading.Thread(target=lambda: found.append(kennel.forked())) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 12
+    assert None not in found
