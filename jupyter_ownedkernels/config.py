@@ -67,7 +67,7 @@ class OwnedKernels(Configurable):
 
     warm = CaselessStrEnum(
         ["auto", "off"],
-        default_value="off",
+        default_value="auto",
         config=True,
         help="""Warm starts: "auto" forks IPython kernels from a process that has imported
         all that a started kernel has, wherever that is possible; "off" executes every
