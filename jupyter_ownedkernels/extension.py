@@ -31,12 +31,17 @@ _beginnings: set[asyncio.Task[None]] = set()
 
 async def start(serverapp: ServerApp) -> None:
     """Once the server answers: recovery of what dead servers left, and a first scan."""
-    from . import extension_start
+    from . import extension_start, extension_warm
     from .config import OwnedKernels
     from .handlers_base import SETTINGS_KEY
 
     services = serverapp.web_app.settings[SETTINGS_KEY]["services"]
     recover = OwnedKernels(parent=serverapp).recover
     task = extension_start.begin(services, serverapp.connection_url, recover)
-    _beginnings.add(task)
-    task.add_done_callback(_beginnings.discard)
+    tasks = [task]
+    if services.ownership is not None:
+        warm = extension_warm.prepare_default(serverapp, services.ownership)
+        tasks.append(asyncio.create_task(warm))
+    for task in tasks:
+        _beginnings.add(task)
+        task.add_done_callback(_beginnings.discard)
