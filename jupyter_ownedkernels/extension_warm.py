@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from string import Template
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jupyter_client.manager import KernelManager
 from jupyter_core.utils import ensure_async
@@ -27,22 +27,13 @@ async def prepare_default(serverapp: ServerApp, ownership: Ownership) -> None:
     await asyncio.sleep(_HEAD_START)
     try:
         name = serverapp.kernel_manager.default_kernel_name
-        specs = serverapp.kernel_spec_manager
-        spec = await asyncio.to_thread(_spec, specs.get_kernel_spec, name)
-        if spec is None:
-            spec = await ensure_async(specs.get_kernel_spec(name))
+        specs: Any = serverapp.kernel_spec_manager
+        # Kernelspecs are files; an asynchronous manager answers with a coroutine.
+        spec = await ensure_async(await asyncio.to_thread(specs.get_kernel_spec, name))
         argv, environment, connection_file = _launch_of(spec, name)
         ownership.warm.prepare(argv, environment, connection_file)
     except Exception as error:
         serverapp.log.debug("No warm spawner at server start: %s", error)
-
-
-def _spec(get: object, name: str) -> KernelSpec | None:
-    """Kernelspecs are files; an asynchronous manager is asked in the loop instead."""
-    if asyncio.iscoroutinefunction(get) or not callable(get):
-        return None
-    found = get(name)
-    return None if asyncio.iscoroutine(found) else found
 
 
 def _launch_of(spec: KernelSpec, name: str) -> tuple[list[str], dict[str, str], str]:

@@ -89,7 +89,7 @@ def main(
     Returns None in the spawner, and in a forked child what makes it the kernel. Called
     by ``warm_start.py`` only. ``plan``: ``module`` of the kernelspec, ``preload``.
     """
-    lineage.set_name("kernel-template")
+    lineage.set_name("warm-spawner")
     if not lineage.become_subreaper():
         return None
     for fd in (control_fd, owner_pidfd):
