@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import pathlib
+import signal
 import threading
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +22,7 @@ from .config import OwnedKernels
 from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable, WarmLost
 from .launch import Exited, LaunchRequest, LeaseLost
 from .owned_process import LoadedProcess, OwnedProcess, StockProcess
-from .readiness import ports_of, wait_until_ready
+from .readiness import is_ready, ports_of, wait_until_ready
 from .spawners import LAUNCH_MARKER
 from .stdio import Stdio
 
@@ -52,6 +53,8 @@ class OwnedProvisioner(LocalProvisioner):
     # Popen's shape, but not its class.
     process: OwnedProcess | StockProcess | LoadedProcess | None = None  # type: ignore[assignment]
     _kernel: OwnedKernel | None = None
+    _starting = False
+    _ready_told = False
 
     @property
     def ownership(self) -> Ownership:
@@ -71,6 +74,7 @@ class OwnedProvisioner(LocalProvisioner):
         independent = bool(scrubbed.pop("independent", False))
         reason = "started as independent of its owner" if independent else _obstacle(scrubbed)
         kernel = await asyncio.to_thread(self._begin)
+        self._ready_told = False
         again = 1
         try:
             while reason is None:
@@ -207,14 +211,36 @@ class OwnedProvisioner(LocalProvisioner):
             unwanted = getattr(self.parent, "end_is_wished", False)
             return unwanted or process.poll() is not None
 
-        await wait_until_ready(info, is_pointless, timeout)
-        process.ready()
+        self._starting = True
+        try:
+            await wait_until_ready(info, is_pointless, timeout)
+        finally:
+            self._starting = False
+        self._tell_when_ready()
+
+    def _tell_when_ready(self) -> None:
+        """Have the keeper look for the kernel process, once there is certain to be one.
+
+        A wrapper may take longer than any wait until it has made the kernel, and must not
+        be taken for it.
+        """
+        info = cast("Mapping[str, Any]", self.connection_info)
+        if not self._ready_told and is_ready(info) is not False:
+            process = self.process
+            if isinstance(process, OwnedProcess):
+                process.ready()
+            self._ready_told = True
 
     # -- life ------------------------------------------------------------------------
 
     async def poll(self) -> int | None:
         """None while the kernel runs, else its exit status; 0 when there is none."""
-        return self.process.poll() if self.process is not None else 0
+        if self.process is None:
+            return 0
+        status = self.process.poll()
+        if status is None and not self._starting:
+            self._tell_when_ready()
+        return status
 
     async def wait(self) -> int | None:
         """Wait until the kernel and its core are gone, so that its ports are free.
@@ -236,8 +262,10 @@ class OwnedProvisioner(LocalProvisioner):
 
         Not the group, and not a wrapper above the kernel: ``conda run`` and ``uv run``
         die of an interrupt. Raises PermissionError when nothing could be signalled.
+        A kernel that is still starting gets no interrupt: it has no cell to stop, and its
+        interpreter would end.
         """
-        if self.process is None:
+        if self.process is None or (self._starting and signum == signal.SIGINT):
             return
         try:
             await self.process.signal_async(signum, _SIGNAL_ANSWER_TIMEOUT)
