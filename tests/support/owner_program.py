@@ -102,8 +102,8 @@ def execute(name: str, code: str, timeout: float = 60) -> list[str]:
 
 
 def submit(name: str, code: str) -> None:
-    """Send a cell and do not wait."""
-    client(name).execute(code)
+    """Send a cell and do not wait. Cells that come after it are run even when it fails."""
+    client(name).execute(code, stop_on_error=False)
 
 
 def shut_down(name: str, **kwargs: Any) -> None:
