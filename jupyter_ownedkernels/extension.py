@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from . import takeover
+from . import takeover, websocket_nodelay
 
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 def link(serverapp: ServerApp) -> None:
     """Before the kernel manager is made."""
     takeover.offer_manager(serverapp)
+    websocket_nodelay.offer(serverapp)
 
 
 def load(serverapp: ServerApp) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
+from . import lazy_default
 from .config import OwnedKernels
 from .spawners import unsupported_reason
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 PROVISIONER_NAME = "owned-provisioner"
 _STOCK_PROVISIONER = "local-provisioner"
-_TRAIT = "kernel_manager_class"
-
 
 @dataclass(frozen=True)
 class Mode:
@@ -38,9 +37,7 @@ class Mode:
 def offer_manager(serverapp: ServerApp) -> None:
     """Offer :class:`.OwnedKernelManager` as the default mapping manager.
 
-    Called by the server extension's link hook. traitlets looks for a default's maker by
-    the name ``_<trait>_default`` on the instance first; where a later version does not,
-    the trait is set, if nobody has set it.
+    Called by the server extension's link hook.
     """
     from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 
@@ -51,16 +48,7 @@ def offer_manager(serverapp: ServerApp) -> None:
 
         return OwnedKernelManager
 
-    find_maker = getattr(serverapp, "_get_trait_default_generator", None)
-    if find_maker is not None:
-        original = find_maker(_TRAIT)
-        maker = f"_{_TRAIT}_default"
-        setattr(serverapp, maker, lambda app: owned(app, original(app)))
-        if find_maker(_TRAIT) is not original:
-            return
-        delattr(serverapp, maker)
-    if not serverapp.trait_has_value(_TRAIT) and _TRAIT not in serverapp.config.ServerApp:
-        serverapp.set_trait(_TRAIT, owned(serverapp, AsyncMappingKernelManager))
+    lazy_default.wrap(serverapp, "kernel_manager_class", owned)
 
 
 def offer_provisioner(parent: Any) -> bool:

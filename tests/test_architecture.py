@@ -34,6 +34,7 @@ LAYERS: dict[str, list[str]] = {
     "service": ["ownership*", "exits", "recovery*", "doctor*", "scan*", "clean*"],
     "jupyter": [
         "config",
+        "lazy_default",
         "manager*",
         "other_kernels",
         "owned_process",
@@ -42,6 +43,7 @@ LAYERS: dict[str, list[str]] = {
         "takeover",
         "telemetry*",
         "views*",
+        "websocket_nodelay",
     ],
     "surface": ["extension*", "handlers*", "cli*", "check*"],
 }
