@@ -91,7 +91,9 @@ class _Judge:
         self._on_record: dict[str, list[KnownLaunch]] = {}
         for owner in owners.dead:
             for launch in owner.view.launches.values():
-                if launch.connection_file:
+                # Of another provisioner's kernel no process is on record: its journal
+                # cannot prove its end, and its file is judged like one without a journal.
+                if launch.connection_file and launch.launch_mode != "other":
                     name = os.path.basename(launch.connection_file)
                     self._on_record.setdefault(name, []).append((owner, launch))
 
@@ -116,9 +118,7 @@ class _Judge:
         if file.uid != self._table.uid or name in self._owners.protected_names:
             return None
         launches = self._on_record.get(name, [])
-        proofs = (
-            self._proofs_on_record(launches) if launches else self._proofs_without_record(file)
-        )
+        proofs = self._proofs_on_record(launches) if launches else self._proofs_without_record(file)
         if proofs is None or not self._unused(file.path, proofs):
             return None
         newest = max(launches, key=lambda known: known[1].generation, default=None)
@@ -255,9 +255,7 @@ class _Judge:
             for folder, count in self._not_told.items()
         ]
 
-    def _item(
-        self, file: Candidate, proofs: list[str], known: KnownLaunch | None = None
-    ) -> Item:
+    def _item(self, file: Candidate, proofs: list[str], known: KnownLaunch | None = None) -> Item:
         owner, launch = known if known is not None else (None, None)
         finding = Finding(
             id=file_id(file.path, file.file),

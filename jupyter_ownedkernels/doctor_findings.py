@@ -10,6 +10,7 @@ from typing import Any
 from .identity import World
 from .models import Finding, FindingKind, LaunchRecord
 from .recovery_owners import KnownOwner
+from .redaction import redact
 from .runtime import procfs
 from .runtime.files import FileIdentity
 from .runtime.procfs import Stat
@@ -101,7 +102,7 @@ def of_process(
         started_at=table.now - age,
         age_s=age,
         rss_bytes=sum(one.rss_pages for one in together) * procfs.PAGE_SIZE,
-        cmdline=table.argv(entry.pid) or (f"[{entry.name}]",),
+        cmdline=tuple(redact(table.argv(entry.pid))) or (f"[{entry.name}]",),
         path=path or ((launch.connection_file or None) if launch else None),
     )
     return Item(finding, together if acts else (), owner, launch)

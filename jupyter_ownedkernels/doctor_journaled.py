@@ -167,9 +167,7 @@ def _detached(owner: KnownOwner, launch: LaunchRecord, left: Left, table: Snapsh
     return [_detached_item(owner, launch, entry, table) for entry in left.detached]
 
 
-def _detached_item(
-    owner: KnownOwner, launch: LaunchRecord, entry: Stat, table: Snapshot
-) -> Item:
+def _detached_item(owner: KnownOwner, launch: LaunchRecord, entry: Stat, table: Snapshot) -> Item:
     return of_process(
         "detached",
         entry,

@@ -83,9 +83,7 @@ def _on_record(pid: int, owners: Owners) -> bool:
 # -- is it a kernel? -----------------------------------------------------------------
 
 
-def _looks_like_kernel(
-    entry: Stat, table: Snapshot, surroundings: Surroundings
-) -> _Kernel | None:
+def _looks_like_kernel(entry: Stat, table: Snapshot, surroundings: Surroundings) -> _Kernel | None:
     argv = table.argv(entry.pid)
     path = launcher_file(argv)
     if path is not None:
@@ -261,9 +259,7 @@ def _adopts(
 
 def _known_adopter(pid: int, table: Snapshot) -> bool:
     argv = table.argv(pid)
-    return pid == 1 or (
-        bool(argv) and os.path.basename(argv[0]) == "systemd" and "--user" in argv
-    )
+    return pid == 1 or (bool(argv) and os.path.basename(argv[0]) == "systemd" and "--user" in argv)
 
 
 def _core(entry: Stat, table: Snapshot) -> tuple[Stat, ...]:
@@ -306,8 +302,6 @@ def _helpers(owners: Owners, found: list[Item]) -> list[Item]:
             continue
         if table.is_own(pid):
             items.append(
-                _not_to_be_cleaned(
-                    entry, table, "an orphan that names a connection file", names[0]
-                )
+                _not_to_be_cleaned(entry, table, "an orphan that names a connection file", names[0])
             )
     return items

@@ -85,9 +85,7 @@ def left_of(
     return Left(
         tuple(core.values()),
         tuple(
-            entry
-            for pid, entry in detached.items()
-            if pid not in core and pid not in untouchable
+            entry for pid, entry in detached.items() if pid not in core and pid not in untouchable
         ),
     )
 
@@ -233,7 +231,5 @@ def survivors_of(left: Left, ended: Ended) -> tuple[Survivor, ...]:
     for entry in (*left.core, *left.detached):
         leftover = ended.leftover(target_of(entry))
         reason = leftover.reason if leftover is not None else "detached"
-        found.append(
-            Survivor(entry.pid, entry.start_ticks, entry.session, cast(Any, reason))
-        )
+        found.append(Survivor(entry.pid, entry.start_ticks, entry.session, cast(Any, reason)))
     return tuple(found)

@@ -174,9 +174,7 @@ def doomed_of(owner: KnownOwner, owners: Owners) -> list[Stat]:
 def _open_kernels(estates: Estates) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(
-            launch.kernel_id
-            for estate in estates.claimed.values()
-            for launch in estate.view.open
+            launch.kernel_id for estate in estates.claimed.values() for launch in estate.view.open
         )
     )
 

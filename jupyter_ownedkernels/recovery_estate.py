@@ -170,14 +170,13 @@ class Estates:
         survivors = survivors_of(left, ended)
         return estate.claim.ended(launch.launch_id, _exit(launch), survivors, by="recovery")
 
-    def _remove_files(
-        self, owners: Owners, alive: set[str], only: Collection[str] | None
-    ) -> None:
+    def _remove_files(self, owners: Owners, alive: set[str], only: Collection[str] | None) -> None:
         for estate in self.claimed.values():
             names = {
                 launch.connection_file
                 for launch in estate.view.launches.values()
                 if launch.connection_file
+                and launch.launch_mode != "other"
                 and launch.launch_id not in alive
                 and (only is None or launch.launch_id in only)
             }
@@ -205,7 +204,7 @@ class Estates:
                 removed = sum(removal.removed for _, removal in estate.files)
                 estate.claim.recovered(
                     len(estate.ended),
-                    f"{len(estate.ended)} processes ended, {removed} connection files removed",
+                    f"processes ended: {len(estate.ended)}, connection files removed: {removed}",
                 )
             known = set(estate.view.launches)
             # A damaged line may hide a launch, but not what its processes bear.

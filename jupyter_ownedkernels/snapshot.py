@@ -145,7 +145,8 @@ class Snapshot:
     def own(self) -> frozenset[int]:
         """Living processes of the user."""
         return frozenset(
-            pid for pid, entry in self.processes.items()
+            pid
+            for pid, entry in self.processes.items()
             if entry.alive and self.uids.get(pid) == self.uid
         )
 

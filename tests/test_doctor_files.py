@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.tables import NOW, UID, WORLD, Table, gone, launch, view
 
 from jupyter_ownedkernels.connections import Candidate, FileIdentity, Listing, Ports, Server
 from jupyter_ownedkernels.doctor_files import Questions, Verdicts, stale_files
 from jupyter_ownedkernels.doctor_place import why_shared
 from jupyter_ownedkernels.identity import Identity
 from jupyter_ownedkernels.models import State
-from support.tables import NOW, UID, WORLD, Table, gone, launch, view
 
 FOLDER = "/run/user/1000/jupyter"
 FILE = f"{FOLDER}/kernel-1.json"
@@ -252,6 +252,12 @@ def test_not_while_a_process_names_it_or_something_listens() -> None:
     table.reader.ports.clear()
     table.add(300, argv=("jupyter", "console", "--existing", "kernel-1.json"))
     assert stale(judge(table, file(), views=[view(DEAD, record)])) == []
+
+
+def test_another_provisioners_kernel_is_not_proven_dead_by_its_owners_death() -> None:
+    journal = view(DEAD, launch(launch_mode="other"))
+    assert stale(judge(Table(), file(age=100), views=[journal])) == []
+    assert stale(judge(Table(), file(age=7200), views=[journal])) == [FILE]
 
 
 def test_a_file_on_record_outside_the_runtime_folder(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.tables import DOCTOR, NOW, UID, WORLD, Table, gone, launch, view
 
 from jupyter_ownedkernels.doctor_journaled import journaled
 from jupyter_ownedkernels.identity import Identity
 from jupyter_ownedkernels.models import Finding, State, Survivor
 from jupyter_ownedkernels.recovery_owners import Owners, Standing
-from support.tables import DOCTOR, NOW, UID, WORLD, Table, gone, launch, view
 
 DEAD = gone(50)
 
@@ -276,9 +276,7 @@ def test_survivors_on_record_of_an_ended_launch(owner_lives: bool) -> None:
         Survivor(102, stuck.start_ticks, 100, "timeout"),
         Survivor(103, 5, 100, "timeout"),
     )
-    record = launch(
-        state=State.ENDED, process=gone(100), sessions=(100,), survivors=survivors
-    )
+    record = launch(state=State.ENDED, process=gone(100), sessions=(100,), survivors=survivors)
     owners = table.owners(view(owner, record))
     assert kinds(owners) == {101: "detached", 102: "stray_process"}
     assert table.reader.asked == [], "no environment needs to be read for that"
@@ -357,6 +355,12 @@ def test_an_id_names_process_role_and_launch() -> None:
 def test_no_key_token_or_environment_in_what_is_shown() -> None:
     table = Table()
     record = running(table)
-    table.add(101, session=100, launch="launch-1", environ={"SECRET": "s3cret"})
+    table.add(
+        101,
+        session=101,
+        launch="launch-1",
+        environ={"SECRET": "s3cret"},
+        argv=("tool", "--token", "s3cret"),
+    )
     text = str([item.finding.to_json() for item in journaled(table.owners(view(DEAD, record)))])
     assert "s3cret" not in text

@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.tables import DOCTOR, NOW, UID, UPTIME, WORLD, Table, view
 
 from jupyter_ownedkernels.connections import Candidate, FileIdentity, Listing, Ports
 from jupyter_ownedkernels.doctor_files import Questions, stale_files
@@ -21,7 +22,6 @@ from jupyter_ownedkernels.journal import JournalView
 from jupyter_ownedkernels.models import LaunchRecord, State, Survivor
 from jupyter_ownedkernels.recovery import doomed_of
 from jupyter_ownedkernels.runtime.procfs import CLOCK_TICKS
-from support.tables import DOCTOR, NOW, UID, UPTIME, WORLD, Table, view
 
 PIDS = st.integers(2, 12)
 TICKS = st.integers(1, 6)

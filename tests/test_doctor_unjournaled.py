@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.tables import UID, Table, launch, view
 
 from jupyter_ownedkernels.doctor_findings import Item
 from jupyter_ownedkernels.doctor_unjournaled import (
@@ -14,7 +15,6 @@ from jupyter_ownedkernels.doctor_unjournaled import (
     matches,
     unjournaled,
 )
-from support.tables import UID, Table, launch, view
 
 RUNTIME = "/run/user/1000/jupyter"
 FILE = f"{RUNTIME}/kernel-1.json"
