@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import platform
+import queue
 import secrets
 import shutil
 import socket
@@ -39,7 +40,8 @@ import subprocess
 started = [subprocess.Popen(["sleep", "600"]), subprocess.Popen(["sleep", "600"], process_group=0)
            if __import__("sys").version_info >= (3, 11) else subprocess.Popen(["sleep", "600"])]
 """
-_HOLD_GIL = "import ctypes; ctypes.PyDLL(None).sleep(600)"
+# The file says when: a kernel that holds the GIL can send no message any more.
+_HOLD_GIL = "import ctypes; open({busy!r}, 'w').close(); ctypes.PyDLL(None).sleep(600)"
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,15 @@ class Kind:
     name: str
     spec: str
     cell: str
-    wait_for_reply: bool = True
+    replies: bool = True
+    """False for a cell that keeps the kernel from ever replying."""
 
 
 KINDS = (
     Kind("idle", "python3", "1"),
     Kind("with child processes", "python3", _CHILDREN),
     Kind("behind a shell wrapper", "check-wrapper", "1"),
-    Kind("busy in C, GIL held", "python3", _HOLD_GIL, wait_for_reply=False),
+    Kind("busy in C, GIL held", "python3", _HOLD_GIL, replies=False),
 )
 
 
@@ -168,21 +171,23 @@ def _start(server: _Server, kind: Kind) -> Path:
     client.start_channels()
     try:
         client.wait_for_ready(timeout=_START_TIMEOUT)
-        if kind.wait_for_reply:
+        if kind.replies:
             client.execute_interactive(kind.cell, timeout=_START_TIMEOUT, silent=True)
         else:
-            client.execute(kind.cell, silent=True)
-            _wait_until_busy(client)
+            busy = server.runtime_dir / f"busy-{kernel_id}"
+            client.execute(kind.cell.format(busy=str(busy)), silent=True)
+            _wait_for(busy)
     finally:
         client.stop_channels()
     return path
 
 
-def _wait_until_busy(client: Any) -> None:
-    while True:
-        message = client.get_iopub_msg(timeout=_START_TIMEOUT)
-        if message["content"].get("execution_state") == "busy":
-            return
+def _wait_for(path: Path) -> None:
+    deadline = time.monotonic() + _START_TIMEOUT
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError("a kernel did not run its cell in time")
+        time.sleep(0.005)
 
 
 def _tree(server_pid: int, connection_file: Path) -> list[procfs.Stat]:
@@ -314,9 +319,10 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         outcome = examine(say)
-    except (RuntimeError, OSError, TimeoutError) as error:
+    except (RuntimeError, OSError, queue.Empty) as error:
         say("")
-        print(f"jupyter ownedkernels check: {error}", file=sys.stderr)
+        reason = str(error) or "a kernel did not answer in time"
+        print(f"jupyter ownedkernels check: {reason}", file=sys.stderr)
         return 2
     say("")
     if args.json:

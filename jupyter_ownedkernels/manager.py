@@ -18,12 +18,11 @@ from jupyter_server.services.kernels.kernelmanager import (
 )
 from traitlets import Type, default
 
-from . import ownership
+from . import default_provisioner, ownership
 from .config import OwnedKernels
 from .errors import Superseded, UnknownKernel
 from .owned_process import OwnedProcess
 from .restarter import OwnedKernelRestarter
-from .takeover import offer_provisioner
 
 # Beyond the time that one shutdown may take: message, SIGTERM, SIGKILL, report.
 _SHUTDOWN_MARGIN = 10.0
@@ -87,7 +86,7 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         self._letting_go: set[asyncio.Future[None]] = set()
         self._ownership = ownership.current(OwnedKernels(parent=self).settings())
         # All configuration is merged by now, so that a user's own choice can be seen.
-        offer_provisioner(self.parent)
+        default_provisioner.offer(self.parent)
 
     def _turn(self, kernel_id: str) -> asyncio.Lock:
         """The kernel's own lock; one is kept here for kernels of a class without it."""

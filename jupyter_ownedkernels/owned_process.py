@@ -156,6 +156,9 @@ class LoadedProcess:
     def kill_gracefully(self, grace: float) -> None:
         self._process.kill()
 
+    def kill(self) -> None:
+        self._process.kill()
+
     def close_streams(self) -> None:
         """It has none here."""
 

@@ -12,8 +12,8 @@ import contextlib
 import os
 import pathlib
 import signal
-import threading
-from typing import TYPE_CHECKING, Any, cast
+import subprocess
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
@@ -23,15 +23,15 @@ from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable, WarmLost
 from .launch import Exited, LaunchRequest, LeaseLost
 from .owned_process import LoadedProcess, OwnedProcess, StockProcess
 from .readiness import is_ready, ports_of, wait_until_ready
-from .spawners import LAUNCH_MARKER
+from .spawners import LAUNCH_MARKER, unsupported_reason
 from .stdio import Stdio
+from .submission import Submission
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jupyter_client.connect import KernelConnectionInfo
 
-    from .launch import Launch
     from .models import Cause
     from .ownership import OwnedKernel, Ownership
 
@@ -43,6 +43,9 @@ _REPORT_MARGIN = 2.0
 _SIGNAL_ANSWER_TIMEOUT = 2.0
 
 
+Handle: TypeAlias = OwnedProcess | StockProcess | LoadedProcess
+
+
 class OwnedProvisioner(LocalProvisioner):
     """A ``LocalProvisioner`` whose kernels cannot outlive the process that asked for them.
 
@@ -51,7 +54,7 @@ class OwnedProvisioner(LocalProvisioner):
     """
 
     # Popen's shape, but not its class.
-    process: OwnedProcess | StockProcess | LoadedProcess | None = None  # type: ignore[assignment]
+    process: Handle | subprocess.Popen[Any] | None = None  # type: ignore[assignment]
     _kernel: OwnedKernel | None = None
     _starting = False
     _ready_told = False
@@ -70,6 +73,9 @@ class OwnedProvisioner(LocalProvisioner):
         Called by the kernel manager between ``pre_launch`` and ``post_launch``. Raises
         what ``Popen`` would raise when the command cannot be executed.
         """
+        unsupported = unsupported_reason()
+        if unsupported is not None:
+            return await self._launch_unsupported(cmd, kwargs, unsupported)
         scrubbed = self._scrub_kwargs(kwargs)
         independent = bool(scrubbed.pop("independent", False))
         reason = "started as independent of its owner" if independent else _obstacle(scrubbed)
@@ -96,8 +102,7 @@ class OwnedProvisioner(LocalProvisioner):
         except BaseException:
             self.ownership.ended(kernel, Exited(None), ())
             raise
-        process = self.process
-        assert process is not None
+        process = cast(Handle, self.process)
         self.pid = process.pid
         # Not used here, but part of the info that a LocalProvisioner gives.
         with contextlib.suppress(OSError):
@@ -166,7 +171,7 @@ class OwnedProvisioner(LocalProvisioner):
             kwargs.get("stderr"),
             text=bool(kwargs.get("text")),
         )
-        submission = _Submission(self.ownership, kernel, request, stdio)
+        submission = Submission(self.ownership, kernel, request, stdio)
         try:
             launch = await asyncio.to_thread(submission.make)
             started = await asyncio.wait_for(
@@ -192,6 +197,16 @@ class OwnedProvisioner(LocalProvisioner):
                 "Kernel %s is not watched, it may outlive this process: %s", self.kernel_id, reason
             )
 
+    async def _launch_unsupported(
+        self, cmd: list[str], kwargs: dict[str, Any], reason: str
+    ) -> KernelConnectionInfo:
+        """Where nothing can be watched: what LocalProvisioner does, and a line on record."""
+        info = await super().launch_kernel(cmd, **kwargs)
+        kernel = await asyncio.to_thread(self._begin)
+        assert self.pid is not None
+        self.ownership.unwatched(kernel, self.pid, reason)
+        return info
+
     async def _start_afresh(self, kwargs: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
         """A new connection file and new ports: the launch that was given up may come late."""
         manager = self.parent
@@ -203,7 +218,7 @@ class OwnedProvisioner(LocalProvisioner):
         again = await self.pre_launch(**kwargs)
         return again.pop("cmd"), self._scrub_kwargs(again)
 
-    async def _wait_until_ready(self, process: OwnedProcess | StockProcess | LoadedProcess) -> None:
+    async def _wait_until_ready(self, process: Handle) -> None:
         timeout = self.ownership.settings.ready_timeout
         info = cast("Mapping[str, Any]", self.connection_info)
 
@@ -250,6 +265,11 @@ class OwnedProvisioner(LocalProvisioner):
         process = self.process
         if process is None:
             return 0
+        if isinstance(process, subprocess.Popen):
+            status = await super().wait()
+            if self._kernel is not None:
+                self.ownership.ended(self._kernel, Exited(status), ())
+            return status
         status = await process.wait_async(self.ownership.settings.retire_timeout + _REPORT_MARGIN)
         process.close_streams()
         if isinstance(process, StockProcess) and self._kernel is not None:
@@ -267,6 +287,11 @@ class OwnedProvisioner(LocalProvisioner):
         """
         if self.process is None or (self._starting and signum == signal.SIGINT):
             return
+        if isinstance(self.process, subprocess.Popen):
+            # Its number, and so the group's, is its own until it has been reaped.
+            if self.process.poll() is None:
+                await super().send_signal(signum)
+            return
         try:
             await self.process.signal_async(signum, _SIGNAL_ANSWER_TIMEOUT)
         except PermissionError:
@@ -280,8 +305,12 @@ class OwnedProvisioner(LocalProvisioner):
 
     async def terminate(self, restart: bool = False) -> None:
         """SIGTERM to the core of the launch, SIGKILL after ``terminate_grace``."""
-        if self.process is not None:
-            self._wish("restart" if restart else "shutdown")
+        if self.process is None:
+            return
+        self._wish("restart" if restart else "shutdown")
+        if isinstance(self.process, subprocess.Popen):
+            await super().terminate(restart)
+        else:
             self.process.retire(self.ownership.settings.terminate_grace)
 
     async def kill(self, restart: bool = False) -> None:
@@ -294,6 +323,9 @@ class OwnedProvisioner(LocalProvisioner):
         if process is not None and process.poll() is None:
             if self._kernel is not None and self._kernel.wish is None:
                 self._wish("restart" if restart else "shutdown")
+            if isinstance(process, subprocess.Popen):
+                await super().kill(restart)
+                return
             process.kill_gracefully(self.ownership.settings.terminate_grace)
 
     def _wish(self, cause: Cause) -> None:
@@ -323,50 +355,6 @@ class OwnedProvisioner(LocalProvisioner):
         stored = provisioner_info.get("identity")
         if stored:
             self.process = LoadedProcess(identity.Identity.from_json(stored))
-
-
-class _Submission:
-    """A request for a launch that is made in a thread, and that its caller can take back.
-
-    A cancelled coroutine goes on at once, while the thread does not: what it brings about
-    after that, nobody would end, and the descriptors that it sends must stay open.
-    """
-
-    def __init__(
-        self, ownership: Ownership, kernel: OwnedKernel, request: LaunchRequest, stdio: Stdio
-    ) -> None:
-        self._ownership = ownership
-        self._kernel = kernel
-        self._request = request
-        self._stdio = stdio
-        self._lock = threading.Lock()
-        self._begun = self._given_up = False
-        self._launch: Launch | None = None
-
-    def make(self) -> Launch:
-        """The work of the thread."""
-        with self._lock:
-            if self._given_up:
-                raise asyncio.CancelledError
-            self._begun = True
-        try:
-            launch = self._ownership.launch(self._kernel, self._request, self._stdio.child)
-        finally:
-            self._stdio.close_child_ends()
-        with self._lock:
-            self._launch = launch
-            if self._given_up:
-                launch.close()
-        return launch
-
-    def give_up(self) -> None:
-        """Whatever comes of it is to be ended. May be called when it has failed itself."""
-        with self._lock:
-            self._given_up = True
-            if not self._begun:
-                self._stdio.close_child_ends()
-            if self._launch is not None:
-                self._launch.close()
 
 
 def _obstacle(kwargs: Mapping[str, Any]) -> str | None:

@@ -10,21 +10,18 @@ extension that does the same can wrap it again.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
-from . import lazy_default
+from . import default_provisioner, lazy_default
 from .config import OwnedKernels
 from .spawners import unsupported_reason
 
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
 
-PROVISIONER_NAME = "owned-provisioner"
-_STOCK_PROVISIONER = "local-provisioner"
 
 @dataclass(frozen=True)
 class Mode:
@@ -51,29 +48,6 @@ def offer_manager(serverapp: ServerApp) -> None:
     lazy_default.wrap(serverapp, "kernel_manager_class", owned)
 
 
-def offer_provisioner(parent: Any) -> bool:
-    """Make ours the default provisioner, unless the user named one.
-
-    Kernelspecs with a provisioner of their own keep it. Answers whether ours is the
-    default now.
-    """
-    factory = KernelProvisionerFactory.instance(parent=parent)
-    if not _provisioner_was_chosen(factory, parent) and OwnedKernels(parent=parent).enabled:
-        factory.default_provisioner_name = PROVISIONER_NAME
-    return bool(factory.default_provisioner_name == PROVISIONER_NAME)
-
-
-def _provisioner_was_chosen(factory: KernelProvisionerFactory, parent: Any) -> bool:
-    # By configuration of either, by the environment, or by assignment. That the trait has
-    # a value says nothing: its own default is kept once somebody has asked for it.
-    if os.environ.get(factory.default_provisioner_name_env):
-        return True
-    configs = [factory.config, getattr(parent, "config", {})]
-    if any("default_provisioner_name" in c.get(type(factory).__name__, {}) for c in configs):
-        return True
-    return factory.default_provisioner_name not in (_STOCK_PROVISIONER, PROVISIONER_NAME)
-
-
 def settle(serverapp: ServerApp) -> Mode:
     """What became of the offer; called by the load hook, when the manager exists.
 
@@ -89,7 +63,7 @@ def settle(serverapp: ServerApp) -> Mode:
     unsupported = unsupported_reason()
     if unsupported is not None:
         return Mode("inactive", unsupported)
-    if not offer_provisioner(serverapp):
+    if not default_provisioner.offer(serverapp):
         name = KernelProvisionerFactory.instance().default_provisioner_name
         return Mode("inactive", f"the provisioner {name} is configured for all kernels")
     if isinstance(serverapp.kernel_manager, OwnedKernelManager):
