@@ -178,8 +178,11 @@ def test_no_helper_and_no_file_is_left(ended: Aftermath) -> None:
     assert ended.connection_files == []
 
 
-@pytest.fixture(scope="module")
-def real_kernels_ended() -> Iterator[Aftermath]:
+WARM = "any(one['state'] == 'ready' for one in ownership.current().warm.to_json())"
+
+
+@pytest.fixture(scope="module", params=["executed", "forked"])
+def real_kernels_ended(request: pytest.FixtureRequest) -> Iterator[Aftermath]:
     """As above for SIGKILL, with Python kernels: scenes are cells that a client runs."""
     workspace = Workspace()
     wrapped = ["shell", "setsid_wait", "no_parent_pid"]
@@ -188,7 +191,15 @@ def real_kernels_ended() -> Iterator[Aftermath]:
     specs.update(dict.fromkeys(cells, workspace.python("plain")))
     try:
         with Owner(workspace) as owner:
+            if request.param == "forked":
+                owner.set(warm="auto")
+                owner.start("first", "plain")
+                owner.run("from jupyter_ownedkernels import ownership")
+                census.wait_until(lambda: owner.run(f"result = {WARM}"), 60, "a template")
             started = owner.run("result = start_together(specs)", specs=specs)
+            (spawner, *_) = census.children(owner.pid, "warm-spawner") or [owner.spawner()]
+            keepers = census.children(spawner.pid, "kernel-keeper")
+            assert len(keepers) == len(cells if request.param == "forked" else specs)
             procs = {}
             for kind in specs:
                 scene = "idle" if kind in wrapped else kind
