@@ -1,0 +1,374 @@
+"""Start-up recovery against owners that were really killed, with their helpers or without."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from support import census
+from support.census import Proc
+from support.owner import Owner
+from support.workspace import SHELL, Workspace
+
+from jupyter_ownedkernels import journal, recovery
+from jupyter_ownedkernels.recovery import Recovery
+
+pytestmark = pytest.mark.timeout(180)
+
+HELPERS = ("spawner", "keeper")
+ROLES = (*HELPERS, "kernel", "child")
+DETACHED = ("new_session", "nohup", "daemon")
+
+
+@pytest.fixture(scope="module")
+def workspace() -> Iterator[Workspace]:
+    made = Workspace()
+    # Behind a shell the kernel has no parent-death signal: it outlives its keeper.
+    made.mini("core", "children", wrapper=SHELL)
+    made.mini("fork", "socket_holder", wrapper=SHELL)
+    made.mini("detached", "detached", wrapper=SHELL)
+    made.mini(
+        "killing", "detached", SHELL, metadata={"ownedkernels": {"detached_processes": "kill"}}
+    )
+    made.mini("stubborn", "stubborn", wrapper=SHELL)
+    yield made
+    left = census.describe(made.processes())
+    made.close()
+    assert not left, f"left behind: {left}"
+
+
+@pytest.fixture
+def innocent(workspace: Workspace) -> Iterator[set[Proc]]:
+    """All processes of a living owner with a kernel: they must live on."""
+    with Owner(workspace) as owner:
+        owner.start("innocent", "core")
+        workspace.note("core")
+        workspace.forget_note("core")
+        spared = workspace.processes()
+        yield spared
+        assert all(census.runs(proc) for proc in spared)
+
+
+def folders(workspace: Workspace) -> list[str]:
+    return [str(workspace.runtime / "ownedkernels")]
+
+
+def recover(workspace: Workspace, **options: object) -> Recovery:
+    where = str(workspace.runtime)
+    return recovery.recover(folders(workspace), (where,), **options)  # type: ignore[arg-type]
+
+
+def journals_of_the_dead(workspace: Workspace) -> list[str]:
+    return [
+        path
+        for path in journal.find(folders(workspace))
+        if journal.owner_verdict(journal.read(path)).proves_death
+    ]
+
+
+def crash(owner: Owner, helpers: set[Proc]) -> None:
+    """Stop the helpers, so that none can act, and kill the owner."""
+    for proc in helpers:
+        os.kill(proc.pid, signal.SIGSTOP)
+    owner.die()
+
+
+@pytest.mark.parametrize(
+    "dead",
+    [set(c) for n in range(5) for c in itertools.combinations(ROLES, n)],
+    ids=lambda dead: "-".join(sorted(dead)) or "none",
+)
+def test_every_combination_of_dead_and_living(
+    workspace: Workspace, innocent: set[Proc], dead: set[str]
+) -> None:
+    """Living helpers are stopped ones, the hardest case: recovery has to wake them."""
+    with Owner(workspace) as owner:
+        owner.start("core", "core")
+        owner.start("detached", "detached")
+        note, outside = workspace.note("core"), workspace.note("detached")
+        for name in ("core", "detached"):
+            workspace.forget_note(name)
+        spawner, keepers = owner.spawner(), set(owner.keepers())
+        everything = workspace.processes() - innocent
+        kept = {outside[name] for name in DETACHED}
+        crash(owner, {spawner, *keepers})
+        if "spawner" in dead:
+            census.end([spawner])
+        if "keeper" in dead:
+            census.end(keepers)
+        if "kernel" in dead:
+            census.end([note["kernel"]])
+        if "child" in dead:
+            census.end([note["child"], note["shell"]])
+        done = recover(workspace)
+        left = census.left_after(everything - kept - {spawner}, 5)
+        assert not census.describe(left)
+        assert all(census.runs(proc) for proc in kept)
+        assert done.leftovers == ()
+        assert set(workspace.connection_files()) <= {
+            os.path.basename(str(one)) for one in _files_of(innocent, workspace)
+        }
+        # The journal of a launch with living detached processes stays; else it is removed.
+        (path,) = journals_of_the_dead(workspace)
+        view = journal.read(path)
+        assert not view.open
+        assert {s.pid for _, s, _ in view.survivors()} >= {proc.pid for proc in kept}
+        census.end({*kept, *({outside["bare"]} if census.runs(outside["bare"]) else set())})
+        if "spawner" not in dead:
+            os.kill(spawner.pid, signal.SIGCONT)
+            assert not census.left_after([spawner], 5)
+        again = recover(workspace)
+        assert not again.did_something
+        assert journals_of_the_dead(workspace) == []
+
+
+def _files_of(innocent: set[Proc], workspace: Workspace) -> list[str]:
+    return [
+        launch.connection_file
+        for path in journal.find(folders(workspace))
+        for launch in journal.read(path).open
+    ]
+
+
+def killed_with_helpers(workspace: Workspace, *specs: str) -> dict[str, dict[str, Proc]]:
+    """Start the kernels, then kill their owner and all helpers; what still runs by name."""
+    notes: dict[str, dict[str, Proc]] = {}
+    with Owner(workspace) as owner:
+        for spec in specs:
+            owner.start(spec, spec)
+            notes[spec] = workspace.note(spec)
+            workspace.forget_note(spec)
+        helpers = {owner.spawner(), *owner.keepers()}
+        wrappers = {w for k in owner.keepers() for w in census.children(k.pid, "sh")}
+        crash(owner, helpers)
+        census.end(helpers)
+        assert not census.left_after(helpers | wrappers, 5)
+    return notes
+
+
+def test_a_fork_that_holds_the_kernels_ports_is_ended(workspace: Workspace) -> None:
+    notes = killed_with_helpers(workspace, "fork")
+    census.end([notes["fork"]["kernel"]])
+    assert census.runs(notes["fork"]["fork"])
+    recover(workspace)
+    assert not census.left_after(notes["fork"].values(), 5)
+    assert workspace.connection_files() == []
+
+
+def test_detached_processes_end_under_the_policy_kill(workspace: Workspace) -> None:
+    notes = killed_with_helpers(workspace, "killing")
+    recover(workspace)
+    marked = {proc for name, proc in notes["killing"].items() if name != "bare"}
+    assert not census.left_after(marked, 5)
+    census.end([notes["killing"]["bare"]])
+
+
+def test_what_ignores_sigterm_gets_sigkill_after_the_grace(workspace: Workspace) -> None:
+    notes = killed_with_helpers(workspace, "stubborn")
+    done = recover(workspace, grace=0.3)
+    assert not census.left_after(notes["stubborn"].values(), 1)
+    assert done.killed >= 1
+    assert done.leftovers == ()
+
+
+def test_report_touches_nothing(workspace: Workspace) -> None:
+    notes = killed_with_helpers(workspace, "core")
+    before = workspace.connection_files()
+    done = recover(workspace, mode="report")
+    assert done.mode == "report"
+    assert done.processes == 4
+    assert len(done.kernels) == 1
+    assert all(census.runs(proc) for proc in notes["core"].values())
+    assert workspace.connection_files() == before
+    assert len(journals_of_the_dead(workspace)) == 1
+    assert recover(workspace).processes == 4
+
+
+def test_it_tells_what_it_did_and_the_history_keeps_it(workspace: Workspace) -> None:
+    killed_with_helpers(workspace, "core")
+    done = recover(workspace)
+    assert done.owners == 1
+    assert len(done.files) == 1
+    assert done.message == (
+        "ended 4 processes of 1 kernel whose owner has died, removed 1 connection file"
+    )
+    assert done.to_json()["message"] == done.message
+    newest = journal.history(folders(workspace), 10)
+    ended = next(entry for entry in newest if entry.kernel_id == done.kernels[0])
+    assert (ended.cause, ended.by) == ("owner-died", "recovery")
+    assert any(entry.event == "recovered" and entry.count == 4 for entry in newest)
+
+
+def test_a_living_keeper_finishes_by_itself(workspace: Workspace) -> None:
+    with Owner(workspace) as owner:
+        owner.start("core", "core")
+        note = workspace.note("core")
+        workspace.forget_note("core")
+        (keeper,) = owner.keepers()
+        owner.die()
+        done = recover(workspace)
+        assert not census.left_after([*note.values(), keeper], 5)
+        assert done.killed == 0
+    ended = next(e for e in journal.history(folders(workspace), 5) if e.event == "ended")
+    assert ended.by == "keeper"
+
+
+def test_a_keeper_that_never_finishes_is_not_waited_for_without_end(workspace: Workspace) -> None:
+    with Owner(workspace) as owner:
+        owner.start("core", "core")
+        note = workspace.note("core")
+        workspace.forget_note("core")
+        (keeper,) = owner.keepers()
+        stop = threading.Event()
+
+        def hold() -> None:
+            while not stop.wait(0.001):
+                try:
+                    os.kill(keeper.pid, signal.SIGSTOP)
+                except ProcessLookupError:
+                    return
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        try:
+            owner.die()
+            done = recover(workspace, patience=0.2, grace=0.2)
+        finally:
+            stop.set()
+            holder.join()
+        assert not census.left_after([*note.values(), keeper], 5)
+        assert done.leftovers == ()
+
+
+def together(workspace: Workspace, count: int) -> list[Recovery]:
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(lambda _: recover(workspace), range(count)))
+
+
+def test_several_recoveries_at_once(workspace: Workspace, soak: bool) -> None:
+    for _ in range(100 if soak else 2):
+        notes = killed_with_helpers(workspace, "core")
+        results = together(workspace, 3)
+        assert not census.left_after(notes["core"].values(), 5)
+        assert sum(done.processes for done in results) == 4, "one of them did it all"
+        assert journals_of_the_dead(workspace) == []
+
+
+def test_a_locked_journal_is_left_alone(workspace: Workspace) -> None:
+    notes = killed_with_helpers(workspace, "core")
+    (path,) = journals_of_the_dead(workspace)
+    claim = journal.claim(path)
+    assert claim is not None
+    with claim:
+        assert not recover(workspace).did_something
+        assert all(census.runs(proc) for proc in notes["core"].values())
+    assert recover(workspace).processes == 4
+
+
+def test_nothing_to_recover_costs_nothing(workspace: Workspace, innocent: set[Proc]) -> None:
+    done = recover(workspace)
+    assert not done.did_something
+    assert done.message == "nothing was left by servers that have died"
+
+
+# -- crashes between the steps of a launch and of an end -------------------------------
+
+DIE = """
+def die(*_, **__):
+    import signal
+    from support import census
+    helpers = census.below(os.getpid())
+    helpers = [one for one in helpers
+               if census.line(one.pid).name in ("kernel-spawner", "kernel-keeper")]
+    for one in helpers:
+        os.kill(one.pid, signal.SIGSTOP)
+    for one in helpers:
+        os.kill(one.pid, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def before(owner, name):
+    setattr(owner, name, die)
+
+def after(owner, name):
+    original = getattr(owner, name)
+    def both(*args, **kwargs):
+        answer = original(*args, **kwargs)
+        die()
+        return answer
+    setattr(owner, name, both)
+
+sys.path.insert(0, tests)
+from jupyter_client.manager import KernelManager
+from jupyter_ownedkernels.journal import Journal
+from jupyter_ownedkernels.launcher import Launcher
+"""
+START_GAPS = {
+    "before the intent is on record": "before(Journal, 'launching')",
+    "after the intent is on record": "after(Journal, 'launching')",
+    "after the request": "after(Launcher, 'submit')",
+    "before the start is on record": "before(Journal, 'running')",
+    "after the start is on record": "after(Journal, 'running')",
+    "before the kernel is on record": "before(Journal, 'kernel')",
+    "after the kernel is on record": "after(Journal, 'kernel')",
+}
+END_GAPS = {
+    "before the end is announced": "before(Journal, 'retiring')",
+    "after the end is announced": "after(Journal, 'retiring')",
+    "before the end is on record": "before(Journal, 'ended')",
+    "after the end is on record": "after(Journal, 'ended')",
+    "before the connection file is removed": "before(KernelManager, 'cleanup_connection_file')",
+    "after the connection file is removed": "after(KernelManager, 'cleanup_connection_file')",
+}
+
+
+@pytest.mark.parametrize("gap", START_GAPS)
+def test_crash_between_two_steps_of_a_launch(
+    workspace: Workspace, innocent: set[Proc], gap: str
+) -> None:
+    files = set(workspace.connection_files())
+    with Owner(workspace) as owner:
+        owner.run(DIE + START_GAPS[gap], tests=str(os.path.dirname(__file__)))
+        owner.tell("result = start('core', 'core')")
+        assert not census.left_after([owner.proc], 60)
+        _all_is_recovered(
+            workspace, innocent, owner, files, on_record="before the intent" not in gap
+        )
+
+
+@pytest.mark.parametrize("gap", END_GAPS)
+def test_crash_between_two_steps_of_an_end(
+    workspace: Workspace, innocent: set[Proc], gap: str
+) -> None:
+    files = set(workspace.connection_files())
+    with Owner(workspace) as owner:
+        owner.start("core", "core")
+        workspace.note("core")
+        owner.run(DIE + END_GAPS[gap], tests=str(os.path.dirname(__file__)))
+        owner.tell("shut_down('core', now=True)")
+        assert not census.left_after([owner.proc], 60)
+        _all_is_recovered(workspace, innocent, owner, files)
+
+
+def _all_is_recovered(
+    workspace: Workspace,
+    innocent: set[Proc],
+    owner: Owner,
+    files: set[str],
+    on_record: bool = True,
+) -> None:
+    recover(workspace)
+    workspace.forget_note("core")
+    left = census.left_after(workspace.processes() - innocent, 5)
+    assert not census.describe(left)
+    assert journals_of_the_dead(workspace) == []
+    if on_record:
+        assert set(workspace.connection_files()) == files
+    else:
+        # Written before anything is on record: a stale file, once it is old.
+        for name in set(workspace.connection_files()) - files:
+            (workspace.runtime / name).unlink()
