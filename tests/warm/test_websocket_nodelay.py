@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from traitlets.config import Config
@@ -23,6 +24,8 @@ def no_instance() -> Iterator[None]:
 def chosen(**config: Any) -> Any:
     app = ServerApp(config=Config(config))
     websocket_nodelay.offer(app)
+    # As its initialize() does, between the link hooks and the first use of the trait.
+    app.gateway_config = GatewayClient(parent=app)
     return app.kernel_websocket_connection_class
 
 
