@@ -135,7 +135,8 @@ class Journal(JournalWriter):
     def on_record(self, launch_id: str) -> bool:
         """Whether the file has all that was reported of this launch."""
         with self._lock:
-            return self.writable and launch_id in self._fold.launches.keys() - self._lost
+            known = launch_id in self._fold.launches and launch_id not in self._lost
+            return self.writable and known
 
     def open(self) -> bool:
         """Make and lock the file now. May be called again, at any time."""
