@@ -12,7 +12,7 @@ import enum
 import functools
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from .runtime import procfs
@@ -79,7 +79,14 @@ class Identity:
 
     def to_json(self) -> dict[str, Any]:
         """A flat mapping for the journal."""
-        return {**asdict(self.world), "pid": self.pid, "start_ticks": self.start_ticks}
+        world = self.world
+        return {
+            "host": world.host,
+            "boot_id": world.boot_id,
+            "pid_ns": world.pid_ns,
+            "pid": self.pid,
+            "start_ticks": self.start_ticks,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Identity:

@@ -57,7 +57,7 @@ class Survivor:
         return Identity(world, self.pid, self.start_ticks)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return _shallow(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Survivor:
@@ -85,7 +85,7 @@ class Exit:
     summary: str
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return _shallow(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Exit:

@@ -384,6 +384,7 @@ def test_what_came_under_the_name_meanwhile_is_not_overwritten(
     real = os.rename
 
     def swapped(source: str, target: str, **dirs: int) -> None:
+        monkeypatch.setattr(os, "rename", real)
         path.unlink()
         path.write_text("second")
         real(source, target, **dirs)

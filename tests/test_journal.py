@@ -8,7 +8,7 @@ import os
 import stat
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,6 +139,25 @@ def test_a_launch_is_on_disk_before_it_happens(
     one.running("launch-1", keeper=None, process=None, sessions=[])
     one.ended("launch-1", None)
     assert len(synced) == 1
+
+
+def test_a_new_file_is_on_disk_before_it_takes_the_place_of_the_old(
+    one: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    really = {"fsync": os.fsync, "replace": os.replace}
+
+    def noted(name: str) -> Callable[..., None]:
+        def step(*args: object) -> None:
+            steps.append(name)
+            really[name](*args)  # type: ignore[operator]
+
+        return step
+
+    for name in really:
+        monkeypatch.setattr(os, name, noted(name))
+    shorten(one)
+    assert steps == ["fsync", "replace", "fsync"]
 
 
 def test_while_the_disk_works_others_may_write(
@@ -282,7 +301,7 @@ def test_it_is_shortened_without_losing_what_matters(
 
 def shorten(one: Journal) -> None:
     one._compact_at = 0
-    whole(one, 999)
+    one.ended("launch-999", None)
 
 
 def test_the_lock_holds_while_it_is_shortened(one: Journal) -> None:

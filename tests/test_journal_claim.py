@@ -128,6 +128,13 @@ def test_asking_does_not_disturb_taking(dead: str) -> None:
     assert missed < 50
 
 
+def test_those_who_ask_do_not_disturb_each_other(dead: str) -> None:
+    fd = os.open(dead, os.O_RDONLY)
+    assert journal_lock._try(fd, shared=True) is Lock.FREE
+    assert journal.is_locked(dead) is Lock.FREE
+    os.close(fd)
+
+
 def test_a_file_replaced_while_asking_is_asked_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -258,8 +258,7 @@ def test_more_survivors_than_a_line_holds() -> None:
 
 
 def test_history_leaves_out_what_never_ran() -> None:
-    never: dict[str, Any] = {"event": "ended", "launch_id": "launch-2", "exit": None, "survivors": [],
-             "by": "owner", "at": 3.0}  # fmt: skip
+    never = {**story(2)[4], "exit": None, "survivors": []}
     fold = folded([*story(1), story(2)[0], never, story(3)[0]])
     (entry,) = fold.history("owner")
     assert (entry.launch_id, entry.cause, entry.at) == ("launch-1", "shutdown", 4.0)

@@ -7,9 +7,11 @@ import stat
 from pathlib import Path
 
 import pytest
-from support.journals import launch, make, owner_process, whole, word
+from support.journals import exit_, launch, make, owner_process, whole, word
 
-from jupyter_ownedkernels import journal, journal_history
+from jupyter_ownedkernels import journal, journal_history, journal_lock
+from jupyter_ownedkernels.journal import Lock
+from jupyter_ownedkernels.models import State
 from jupyter_ownedkernels.runtime import records
 
 
@@ -119,6 +121,37 @@ def test_a_launch_that_never_ran_is_no_history(folder: Path) -> None:
     one.ended("launch-1", None)
     one.close()
     assert os.listdir(folder) == []
+
+
+def test_a_line_that_comes_while_it_is_shortened_is_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.replace
+    path = str(folder / "history.jsonl")
+
+    def overtaken(source: str, target: str) -> None:
+        if target == path:
+            records.append(path, {"event": "launch", "owner_id": "late", **ended.to_json()})
+        real(source, target)
+
+    ended = launch(99, state=State.ENDED, exit=exit_(99), ended_at=9000.0)
+    monkeypatch.setattr(os, "replace", overtaken)
+    for number in range(30):
+        ended_owner(folder, f"owner-{number}", number, limit=10)
+    assert ids([folder])[0] == "launch-99"
+
+
+def test_only_one_shortens(folder: Path) -> None:
+    ended_owner(folder, "first", 1, limit=10)
+    path = folder / "history.jsonl"
+    fd = os.open(path, os.O_RDWR)
+    assert journal_lock.take(fd) is Lock.FREE
+    for number in range(40):
+        ended_owner(folder, f"owner-{number}", number, limit=10)
+    assert os.stat(path).st_ino == os.fstat(fd).st_ino
+    os.close(fd)
+    ended_owner(folder, "last", 50, limit=10)
+    assert len(ids([folder])) == 10
 
 
 ENDING = """

@@ -115,7 +115,7 @@ def checked(body: str) -> bytes:
     return raw[:-1] + b',"c":"%08x"}\n' % binascii.crc32(raw)
 
 
-@pytest.mark.parametrize("body", ["[" * 100_000 + "]", '{"v":1,}', "[1]", '{"a":"\xe9"}'])
+@pytest.mark.parametrize("body", ['{"a":' + "[" * 100_000 + "}", '{"v":1,}', "[1}", '{"a":"\xe9"}'])
 def test_a_right_checksum_does_not_make_a_record(body: str) -> None:
     assert records.parse(checked(body)) == ([], 1)
 
@@ -175,10 +175,46 @@ def test_by_path_and_by_descriptor(path: str) -> None:
     assert read(path) == ([{"v": 1, "event": "a"}, {"v": 1, "event": "b"}], 0)
 
 
+def test_another_record_between_the_look_and_the_write(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.write
+
+    def overtaken(fd: int, data: bytes) -> int:
+        monkeypatch.setattr(os, "write", real)
+        records.append(path, {"event": "first"})
+        return real(fd, data)
+
+    monkeypatch.setattr(os, "write", overtaken)
+    records.append(path, {"event": "second"})
+    assert read(path) == ([{"v": 1, "event": "first"}, {"v": 1, "event": "second"}], 0)
+
+
+def test_a_write_that_was_cut_once_is_made_again(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.write
+
+    def cut(fd: int, data: bytes) -> int:
+        monkeypatch.setattr(os, "write", real)
+        return real(fd, data[:20])
+
+    monkeypatch.setattr(os, "write", cut)
+    written = records.append(path, {"event": "a"})
+    assert written == os.path.getsize(path)
+    records.append(path, {"event": "b"})
+    assert read(path) == ([{"v": 1, "event": "a"}, {"v": 1, "event": "b"}], 1)
+
+
 def test_one_write_per_record(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[bytes] = []
     real = os.write
-    monkeypatch.setattr(os, "write", lambda fd, data: written.append(data) or real(fd, data))
+
+    def noted(fd: int, data: bytes) -> int:
+        written.append(data)
+        return real(fd, data)
+
+    monkeypatch.setattr(os, "write", noted)
     records.append(path, {"event": "a" * 10_000})
     assert written == [records.encode({"event": "a" * 10_000})]
 
