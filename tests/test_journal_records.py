@@ -202,6 +202,8 @@ def test_a_write_that_was_cut_once_is_made_again(
     monkeypatch.setattr(os, "write", cut)
     written = records.append(path, {"event": "a"})
     assert written == os.path.getsize(path)
+    line = records.encode({"event": "a"})
+    assert Path(path).read_bytes() == line[:20] + b"\n" + line
     records.append(path, {"event": "b"})
     assert read(path) == ([{"v": 1, "event": "a"}, {"v": 1, "event": "b"}], 1)
 
