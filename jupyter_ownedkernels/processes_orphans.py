@@ -72,13 +72,15 @@ def left_of(
             (detached if survivor.reason == "detached" else core)[entry.pid] = entry
     if marks:
         launches, owners = table.marked
+        marked = [table.processes[pid] for pid in launches.get(record.launch_id, ())]
         for pid in owners.get(owner_id, ()):
             if table.processes[pid].session in sessions:
                 core[pid] = table.processes[pid]
-        for pid in launches.get(record.launch_id, ()):
-            entry = table.processes[pid]
-            belongs = entry.session in sessions or _names_file(record, table, pid)
-            (core if belongs else detached)[pid] = entry
+        if not record.sessions:
+            sessions |= {one.session for one in marked if _names_file(record, table, one.pid)}
+        for entry in marked:
+            belongs = entry.session in sessions or _names_file(record, table, entry.pid)
+            (core if belongs else detached)[entry.pid] = entry
     for pid in untouchable.intersection(core):
         del core[pid]
     _follow(core, sessions, table, untouchable)
@@ -115,8 +117,8 @@ def _sessions(record: LaunchRecord, table: Snapshot) -> set[int]:
 def _names_file(record: LaunchRecord, table: Snapshot, pid: int) -> bool:
     """Whether a marked process has the connection file as an argument.
 
-    The kernel itself, where a crash came before its session was on record, or a fork of
-    it without exec, which would hold its ports.
+    The kernel itself, where a crash came before its session was on record: then that is
+    the launch's session. Or a fork of it without exec, which would hold its ports.
     """
     return bool(record.connection_file) and record.connection_file in table.argv(pid)
 

@@ -233,7 +233,11 @@ def test_a_kernel_whose_start_never_came_on_record_is_found_by_its_mark() -> Non
     table = Table()
     record = launch(state=State.LAUNCHING)
     table.add(100, launch="launch-1", argv=("kernel", "-f", record.connection_file))
-    assert kinds(table.owners(view(DEAD, record))) == {100: "stray_kernel"}
+    table.add(101, session=100, launch="launch-1")
+    table.add(102, session=102, launch="launch-1")
+    owners = table.owners(view(DEAD, record))
+    assert kinds(owners) == {100: "stray_kernel", 102: "detached"}
+    assert [entry.pid for entry in journaled(owners)[0].doomed] == [100, 101]
 
 
 # -- detached ------------------------------------------------------------------------
