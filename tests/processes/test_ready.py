@@ -10,7 +10,7 @@ from support import census
 from support.owner import Owner
 from support.workspace import Workspace
 
-PORTS = "result = [p for p in managers['ready'].ports]"
+PORTS = "result = [[managers['ready'].ip, port] for port in managers['ready'].ports]"
 
 
 @pytest.mark.parametrize("delay", ["0", "0.7"])
@@ -20,19 +20,19 @@ def test_ports_accept_connections(workspace: Workspace, owner: Owner, delay: str
     ports = owner.run(PORTS)
     assert len(ports) == 5
     # The heartbeat is bound last, and nobody waits for it.
-    open_ports = [port for port in ports if accepts(port)]
+    open_ports = [port for port in ports if accepts(*port)]
     assert len(open_ports) >= 4
 
 
 def test_a_real_kernel(workspace: Workspace, owner: Owner) -> None:
     owner.start("ready", workspace.python("ready"))
-    assert sum(accepts(port) for port in owner.run(PORTS)) >= 4
+    assert sum(accepts(*port) for port in owner.run(PORTS)) >= 4
 
 
-def accepts(port: int) -> bool:
+def accepts(ip: str, port: int) -> bool:
     with socket.socket() as client:
         client.settimeout(5)
-        return client.connect_ex(("127.0.0.1", port)) == 0
+        return client.connect_ex((ip, port)) == 0
 
 
 def test_ipc_transport(workspace: Workspace, owner: Owner) -> None:

@@ -23,6 +23,21 @@ clients: dict[str, Any] = {}
 traits: dict[str, Any] = {"warm": "off"}
 
 
+def own_address() -> str:
+    """An address of the loopback network that no other owner uses.
+
+    Free ports are looked up long before a kernel binds them: on one address for all, what
+    else runs on the machine takes one of them every now and then.
+    """
+    from jupyter_client import localinterfaces
+
+    number = os.getpid()
+    address = f"127.{1 + number // 65536 % 250}.{number // 256 % 256}.{1 + number % 250}"
+    if not localinterfaces.is_local_ip(address):
+        localinterfaces.LOCAL_IPS.append(address)
+    return address
+
+
 def new_manager(name: str, spec: str, kind: str = "KernelManager") -> Any:
     """A kernel manager under ``name``, with the traits of OwnedKernels set so far."""
     from jupyter_client import manager
@@ -30,6 +45,7 @@ def new_manager(name: str, spec: str, kind: str = "KernelManager") -> Any:
 
     made = getattr(manager, kind)(
         kernel_name=spec,
+        ip=own_address(),
         # A manager of its own, outside a server, would use a nameless temporary file.
         connection_file=f"{os.environ['JUPYTER_RUNTIME_DIR']}/kernel-{uuid.uuid4()}.json",
         config=Config({"OwnedKernels": traits}),
