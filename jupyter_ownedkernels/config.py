@@ -83,7 +83,7 @@ class OwnedKernels(Configurable):
     )
 
     standby = Integer(
-        1,
+        0,
         min=0,
         max=8,
         config=True,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from string import Template
 from typing import TYPE_CHECKING, Any
 
 from jupyter_client.manager import KernelManager
 from jupyter_core.utils import ensure_async
+
+from .provisioner_standby import environment_of
 
 if TYPE_CHECKING:
     from jupyter_client.kernelspec import KernelSpec
@@ -40,11 +41,5 @@ def _launch_of(spec: KernelSpec, name: str) -> tuple[list[str], dict[str, str], 
     """Command and environment as kernel manager and provisioner will make them."""
     manager = KernelManager(kernel_name=name, connection_file=os.path.abspath("kernel.json"))
     manager._kernel_spec = spec
-    environment = dict(os.environ)
-    environment.update(
-        {key: Template(value).safe_substitute(environment) for key, value in spec.env.items()}
-    )
-    if spec.language.lower().startswith("python"):
-        environment.pop("PYTHONEXECUTABLE", None)
     connection_file = os.path.realpath(manager.connection_file)
-    return manager.format_kernel_cmd(), environment, connection_file
+    return manager.format_kernel_cmd(), environment_of(spec, os.environ), connection_file

@@ -75,6 +75,19 @@ class Exited:
     keeper_lost: bool = False
 
 
+# What a keeper needs to know of the launch that a standby kernel was claimed for.
+_CLAIMED = (
+    "launch_id",
+    "connection_file",
+    "ports",
+    "detached",
+    "grace",
+    "retire_timeout",
+    "journal",
+    "remove_connection_file",
+)
+
+
 class LeaseLost(LaunchError):
     """The lease ended before the keeper said anything: no kernel of it can be left."""
 
@@ -129,6 +142,11 @@ class Launch:
                 self._answers.remove(answer)
                 answer.cancel()
         return answer
+
+    def claim(self, request: LaunchRequest) -> None:
+        """A standby kernel becomes the kernel of this request; tell the keeper its part."""
+        part = {name: getattr(request, name) for name in _CLAIMED}
+        self._say({"op": "claim", "request": part})
 
     def retire(self, grace: float) -> None:
         """End the launch: SIGTERM, ``grace`` seconds, SIGKILL. A second call hastens."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable, WarmLost
 from .launch import LeaseLost
+from .launcher_standby import StandbyKernels
 from .runtime import wire
 from .spawner_choice import Choice, choose
 from .spawner_warm import WarmProcess
@@ -46,7 +47,7 @@ class Slot:
     def __init__(self, choice: Choice) -> None:
         self.choice = choice
         self.process: WarmProcess | None = None
-        self.state = "starting"
+        self.state = "idle"
         """starting | ready | failed | off"""
         self.reason: str | None = None
         self.failures = 0
@@ -54,6 +55,8 @@ class Slot:
         self.off_until = 0.0
         self.preload: tuple[str, ...] = choice.preload
         self.used_at = 0.0
+        self.wanted: LaunchRequest | None = None
+        """The newest launch of this kind: what standby kernels are made like."""
 
     def to_json(self) -> dict[str, Any]:
         """One entry of ``spawners`` in the health."""
@@ -82,12 +85,14 @@ class WarmPool:
         launcher: Launcher,
         enabled: bool = True,
         preload: Sequence[str] = (),
+        standby: int = 0,
         clock: Callable[[], float] = time.monotonic,
         on_disabled: Callable[[str, str], None] | None = None,
     ) -> None:
         self.enabled = enabled
         self.preload = tuple(preload)
         self.on_disabled = on_disabled
+        self.standby = StandbyKernels(launcher, standby)
         self._launcher = launcher
         self._clock = clock
         self._slots: dict[Choice, Slot] = {}
@@ -109,9 +114,10 @@ class WarmPool:
         choice = choose(request.argv, request.env, request.connection_file, self.preload)
         if choice is None:
             return None
-        process = self._ready(choice, request.env)
-        if process is None:
-            return None
+        claimed = self.standby.claim(request, stdio)
+        process = self._ready(choice, request.env, wanted=request)
+        if claimed is not None or process is None:
+            return claimed
         try:
             launch = self._launcher.submit(request, stdio, process)
         except (wire.Closed, LaunchTimeout, OSError) as error:
@@ -133,6 +139,20 @@ class WarmPool:
             self._slots[choice].failures = 0
         return launch
 
+    def reserve(
+        self, argv: Sequence[str], environment: Mapping[str, str], connection_file: str
+    ) -> dict[str, int] | None:
+        """The ports of a standby kernel for such a launch; None: find free ones.
+
+        The launch that comes with these ports claims it.
+        """
+        if not self.enabled:
+            return None
+        choice = choose(argv, environment, connection_file, self.preload)
+        if choice is None:
+            return None
+        return self.standby.reserve(choice, argv, environment, connection_file)
+
     def prepare(
         self, argv: Sequence[str], environment: Mapping[str, str], connection_file: str
     ) -> None:
@@ -140,16 +160,18 @@ class WarmPool:
         if self.enabled:
             choice = choose(argv, environment, connection_file, self.preload)
             if choice is not None:
-                self._ready(choice, environment, 0.0)
+                self._ready(choice, environment, head_start=0.0)
 
     def to_json(self) -> list[dict[str, Any]]:
         """For the health: one entry per kind of kernel, failed ones included."""
         with self._lock:
-            return [slot.to_json() for slot in self._slots.values()]
+            slots = list(self._slots.values())
+        return [{**s.to_json(), "standby": self.standby.ready(s.choice)} for s in slots]
 
     def close(self) -> None:
         """Let all go; their kernels live on under their keepers until their leases end."""
         self._closed.set()
+        self.standby.close()
         with self._lock:
             slots, self._slots = list(self._slots.values()), {}
         for slot in slots:
@@ -161,6 +183,7 @@ class WarmPool:
         self._lock = threading.Lock()
         self._closed.set()
         self.enabled = False
+        self.standby.abandon()
         slots, self._slots = self._slots, {}
         for slot in slots.values():
             if slot.process is not None:
@@ -169,9 +192,16 @@ class WarmPool:
     # -- one kind ------------------------------------------------------------------
 
     def _ready(
-        self, choice: Choice, environment: Mapping[str, str], head_start: float = _HEAD_START
+        self,
+        choice: Choice,
+        environment: Mapping[str, str],
+        wanted: LaunchRequest | None = None,
+        head_start: float = _HEAD_START,
     ) -> WarmProcess | None:
-        """The template to fork from, if there is one now; starts one if that makes sense."""
+        """The template to fork from, if there is one now; starts one if that makes sense.
+
+        With the launch that it is wanted for, standby kernels follow.
+        """
         with self._lock:
             if self._closed.is_set():
                 return None
@@ -179,12 +209,15 @@ class WarmPool:
             if slot is None:
                 slot = self._slots[choice] = Slot(choice)
                 self._evict(slot)
-            elif slot.state == "starting":
+            slot.wanted = wanted or slot.wanted
+            if slot.state == "starting":
                 return None
-            elif slot.state == "ready":
+            if slot.state == "ready":
                 assert slot.process is not None
                 slot.used_at = self._clock()
                 if slot.process.alive:
+                    if wanted is not None:
+                        self.standby.replenish(choice, slot.process, wanted)
                     return slot.process
                 slot.process.close()
                 slot.process = None
@@ -235,6 +268,8 @@ class WarmPool:
                 slot.process, slot.state = process, "ready"
         if not wanted:
             process.close()
+        elif slot.wanted is not None:
+            self.standby.replenish(choice, process, slot.wanted)
 
     def _start_one(self, slot: Slot, choice: Choice, env: dict[str, str]) -> WarmProcess:
         process = WarmProcess.start_for(self._launcher.owner_id, choice, env)

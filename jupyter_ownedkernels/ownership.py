@@ -107,7 +107,9 @@ class Ownership:
         folders = candidates(settings.runtime_dir or jupyter_runtime_dir(), settings.journal_dir)
         self.journal = Journal(self.owner, folders, history_limit=settings.history_limit)
         self.launcher = Launcher(self.owner.owner_id, on_lost=self._retire_lost)
-        self.warm = WarmPool(self.launcher, settings.warm, settings.warm_preload)
+        self.warm = WarmPool(
+            self.launcher, settings.warm, settings.warm_preload, settings.standby
+        )
         self._kernels: dict[str, OwnedKernel] = {}
         self._listeners: list[Listener] = []
         self._lock = threading.RLock()

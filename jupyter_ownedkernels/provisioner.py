@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-from . import identity, ownership
+from . import identity, ownership, provisioner_standby
 from .config import OwnedKernels
 from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable, WarmLost
 from .launch import Exited, LaunchRequest, LeaseLost
@@ -66,6 +66,13 @@ class OwnedProvisioner(LocalProvisioner):
         return ownership.current(settings)
 
     # -- launch ----------------------------------------------------------------------
+
+    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
+        """Decides the ports; those of a standby kernel if one fits."""
+        unsupported = unsupported_reason() is not None
+        if self.parent is not None and not self.ports_cached and not unsupported:
+            self.ports_cached = provisioner_standby.reserve(self.ownership, self.parent, kwargs)
+        return await super().pre_launch(**kwargs)
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
         """Start the kernel, and wait (bounded) until it accepts connections.

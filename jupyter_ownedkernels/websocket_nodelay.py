@@ -26,7 +26,7 @@ _TRAIT = "kernel_websocket_connection_class"
 class NodelayWebsocketConnection(ZMQChannelsWebsocketConnection):
     """The server's own connection class, without Nagle's delay."""
 
-    def connect(self) -> asyncio.Future[None] | None:
+    def connect(self) -> asyncio.Future[None] | None:  # type: ignore[override]
         """Called by the handler when the WebSocket is open."""
         # Closed again already, say: nothing that a connection should fail for.
         with contextlib.suppress(Exception):

@@ -86,7 +86,7 @@ def _prepare(
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, request["sigmask"])
     # Above 2 first: a descriptor that is 0 to 2 itself must not be overwritten unread.
-    high = [os.dup(fd) if fd < 3 else fd for fd in stdio]
+    high = [os.dup(fd) if fd < 3 else fd for fd in stdio[:3]]
     for target, fd in enumerate(high):
         os.dup2(fd, target)
     if request["umask"] is not None:

@@ -171,8 +171,20 @@ class Keeper:
             self._settle()
         elif message["op"] == "signal":
             self._signal(int(message["signum"]))
+        elif message["op"] == "claim":
+            self._claim(message["request"])
         elif message["op"] == "retire":
             self._retire(float(message["grace"]))
+
+    def _claim(self, request: dict[str, Any]) -> None:
+        self._request.update(request)
+        sessions = self._facts.sessions
+        self._facts = Facts(
+            self._request["connection_file"],
+            self._request["ports"],
+            self._request["detached"] == "kill",
+        )
+        self._facts.sessions |= sessions
 
     def _settle(self) -> None:
         kernel = self._facts.learn(self._descendants(), settle=True)

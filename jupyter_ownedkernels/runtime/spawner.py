@@ -138,7 +138,8 @@ class Spawner:
             self._owner_ended()
             return
         try:
-            if request.get("op") == "launch" and len(fds) == 4:
+            if request.get("op") == "launch" and len(fds) in (4, 5):
+                request["channel"] = fds[4] if len(fds) == 5 else None
                 self._launch(request, fds)
         finally:
             wire.close(fds)

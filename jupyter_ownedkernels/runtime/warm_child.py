@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import fcntl
 import gc
 import importlib
 import os
@@ -12,10 +13,11 @@ import time
 import types
 from typing import Any, Callable
 
-from . import lineage, warm_gate, warm_title
+from . import lineage, warm_gate, warm_title, wire
 from .child import Unwind
 from .warm_rehearsal import rehearse
 from .warm_shelf import Shelf
+from .warm_standby import Standby
 
 _PARENT = "parent_handle"
 _INLINE = "module://matplotlib_inline.backend_inline"
@@ -86,7 +88,12 @@ class Template:
         argv: list[str] = request["argv"]
         module, arguments = _split(argv)
         self._refuse_shadowed()
-        _close_all_but(tell)
+        channel: int | None = request.get("channel")
+        if channel is not None:
+            # The frames that are unwound close all numbers that came with the request; it
+            # came last, so the others are lower.
+            channel = fcntl.fcntl(channel, fcntl.F_DUPFD_CLOEXEC, channel + 1)
+        _close_all_but({tell} if channel is None else {tell, channel})
         environment = self._environment(request["env"])
         warm_title.show(argv, environment)
         lineage.set_name(os.path.basename(argv[0]))
@@ -99,6 +106,8 @@ class Template:
         sys.argv = ["-m", *arguments]
         if hasattr(sys, "orig_argv"):
             sys.orig_argv = list(argv)
+        if channel is not None:
+            Standby(channel, request["env"], self.changed).arrange()
         if not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated):
             sys.path.insert(0, os.getcwd())
         self.kernel = lambda package: self._undress(module, package)
@@ -142,10 +151,10 @@ def _split(argv: list[str]) -> tuple[str, list[str]]:
     raise ValueError("no -m in the command")
 
 
-def _close_all_but(tell: int) -> None:
-    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
-    os.closerange(3, tell)
-    os.closerange(tell + 1, highest + 1)
+def _close_all_but(kept: set[int]) -> None:
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) not in kept:
+            wire.close([int(name)])
 
 
 def _fit_streams() -> None:

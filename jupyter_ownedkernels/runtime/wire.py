@@ -9,10 +9,12 @@ whose descriptor is sent last.
 Version rule: a receiver ignores fields and ops that it does not know.
 
 Owner to spawner, on the control socket
-    ``launch``    LaunchRequest; descriptors: the keeper's end of the lease, stdin, stdout, stderr
+    ``launch``    LaunchRequest; descriptors: the keeper's end of the lease, stdin, stdout, stderr;
+                  for a standby kernel the channel on which it is claimed (warm_standby.py)
 Owner to keeper, on the lease
     ``ready``     the kernel accepts connections: look for the kernel process once
     ``signal``    ``signum``; to the kernel process and its same-session descendants
+    ``claim``     a standby kernel gets its place: ``request``, what of the launch is new
     ``retire``    ``grace`` in seconds; 0 sends SIGKILL at once. A second one only hastens
 Keeper to owner, on the lease
     ``started``   ``keeper``, ``process`` (``pid``, ``start_ticks``), ``session``; a pidfd

@@ -22,6 +22,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def kennel(tmp_path: Path) -> Iterator[Kennel]:
     """Kernels of a template of their own."""
-    made = Kennel(tmp_path)
+    made = Kennel(tmp_path, standby=1)
     yield made
     made.close()

@@ -24,18 +24,20 @@ def look(kernel: Kernel) -> dict[str, Any]:
     return dict(seen)
 
 
-def differences(kennel: Kennel, **changes: Any) -> dict[str, Any]:
-    """What differs between the two, by aspect: (executed, forked)."""
+def differences(kennel: Kennel, *ways: str, **changes: Any) -> dict[str, Any]:
+    """What differs from an executed kernel, by way and aspect: (executed, other)."""
     assert kennel.warm_up()["state"] == "ready", kennel.pool.to_json()
     # A first one makes the profile, the history and the byte code.
     kennel.start("exec", **changes).run("1")
-    executed, forked = (look(kennel.start(how, **changes)) for how in ("exec", "fork"))
-    assert executed.keys() == forked.keys()
-    return {
-        aspect: (executed[aspect], forked[aspect])
-        for aspect in executed
-        if executed[aspect] != forked[aspect]
-    }
+    executed = look(kennel.start("exec", **changes))
+    found = {}
+    for how in ways or ("fork", "standby"):
+        other = look(kennel.start(how, **changes))
+        assert executed.keys() == other.keys()
+        for aspect in executed:
+            if executed[aspect] != other[aspect]:
+                found[how, aspect] = (executed[aspect], other[aspect])
+    return found
 
 
 @pytest.mark.parametrize("python", [sys.executable, *OTHERS])
@@ -72,8 +74,16 @@ def test_nothing_differs_with_profile_and_startup_file(kennel: Kennel) -> None:
         "c.InteractiveShellApp.exec_lines = ['configured = 1']\n"
         "c.InteractiveShell.ast_node_interactivity = 'all'\n"
     )
-    assert differences(kennel) == {}
+    assert differences(kennel, "fork") == {}
     assert kennel.start("fork").value("(mine, configured)") == ("startup", 1)
+
+
+def test_nothing_differs_with_startup_file_only(kennel: Kennel) -> None:
+    startup = kennel.folder / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "10-mine.py").write_text("import os\nmine = os.getcwd()\n")
+    assert differences(kennel) == {}
+    assert kennel.start("standby").value("mine") == str(kennel.cwd)
 
 
 def test_nothing_differs_for_other_arguments_and_folders(kennel: Kennel) -> None:
@@ -86,25 +96,27 @@ def test_nothing_differs_for_other_arguments_and_folders(kennel: Kennel) -> None
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kennel]:
     """One template for the tests that only run something in a forked kernel."""
-    made = Kennel(tmp_path_factory.mktemp("kennel"))
+    made = Kennel(tmp_path_factory.mktemp("kennel"), standby=1)
     assert made.warm_up()["state"] == "ready"
     yield made
     made.close()
 
 
-@pytest.fixture
-def forked(shared: Kennel) -> Kernel:
-    return shared.start("fork")
+@pytest.fixture(params=["fork", "standby"])
+def warm(shared: Kennel, request: pytest.FixtureRequest) -> Kernel:
+    """A forked kernel, and one that was booted before."""
+    return shared.start(request.param)
 
 
-def test_two_kernels_draw_different_numbers(shared: Kennel) -> None:
+@pytest.mark.parametrize("how", ["fork", "standby"])
+def test_two_kernels_draw_different_numbers(shared: Kennel, how: str) -> None:
     draw = (
         "[__import__('random').random(), __import__('uuid').uuid4().hex,"
         " __import__('uuid').uuid1().hex, __import__('secrets').token_hex(8),"
         " __import__('ssl').RAND_bytes(8), __import__('tempfile').mktemp(),"
         " bytes(__import__('multiprocessing').current_process().authkey)]"
     )
-    one, other = (shared.start("fork").value(draw) for _ in range(2))
+    one, other = (shared.start(how).value(draw) for _ in range(2))
     assert all(a != b for a, b in zip(one, other, strict=True)), (one, other)
 
 
@@ -163,38 +175,38 @@ print([1, 2] if get_ipython().getoutput("echo hallo") == ["hallo"] else "no")
 
 
 @pytest.mark.parametrize("what", SCRIPTS)
-def test_processes_and_pools(forked: Kernel, what: str) -> None:
-    assert forked.run(SCRIPTS[what]).splitlines()[-1] == "[1, 2]"
+def test_processes_and_pools(warm: Kernel, what: str) -> None:
+    assert warm.run(SCRIPTS[what]).splitlines()[-1] == "[1, 2]"
 
 
-def test_input_is_asked_of_the_client(forked: Kernel) -> None:
+def test_input_is_asked_of_the_client(warm: Kernel) -> None:
     def answer(message: dict[str, Any]) -> None:
-        forked.client.input(message["content"]["prompt"] + "42")
+        warm.client.input(message["content"]["prompt"] + "42")
 
-    assert forked.run("print(input('n='))", allow_stdin=True, stdin_hook=answer) == "n=42\n"
+    assert warm.run("print(input('n='))", allow_stdin=True, stdin_hook=answer) == "n=42\n"
 
 
-def test_interrupt_raises_keyboard_interrupt(forked: Kernel) -> None:
+def test_interrupt_raises_keyboard_interrupt(warm: Kernel) -> None:
     code = (
         "import time\ntry:\n    print('go', flush=True); time.sleep(60)\n"
         "except KeyboardInterrupt:\n    print('interrupted')"
     )
-    message = forked.client.execute(code)
+    message = warm.client.execute(code)
 
     def next_text() -> str:
         while True:
-            heard = forked.client.get_iopub_msg(timeout=30)
+            heard = warm.client.get_iopub_msg(timeout=30)
             if heard["msg_type"] == "stream" and heard["parent_header"]["msg_id"] == message:
                 return str(heard["content"]["text"])
 
     assert next_text() == "go\n"
-    forked.launch.signal(2)
+    warm.launch.signal(2)
     assert next_text() == "interrupted\n"
 
 
-def test_exit_handlers_run_and_the_status_is_the_kernels(shared: Kennel) -> None:
-    kernel = shared.start("fork")
-    note = shared.folder / "atexit"
+def test_exit_handlers_run_and_the_status_is_the_kernels(shared: Kennel, warm: Kernel) -> None:
+    kernel = warm
+    note = shared.folder / f"atexit-{warm.pid}"
     kernel.run(f"import atexit; atexit.register(lambda: open({str(note)!r}, 'w').write('x'))")
     kernel.client.shutdown()
     exited = kernel.launch.exited.result(30)
@@ -202,8 +214,8 @@ def test_exit_handlers_run_and_the_status_is_the_kernels(shared: Kennel) -> None
     assert note.read_text() == "x"
 
 
-def test_a_status_of_its_own_is_reported(shared: Kennel) -> None:
-    kernel = shared.start("fork")
+def test_a_status_of_its_own_is_reported(warm: Kernel) -> None:
+    kernel = warm
     kernel.client.execute("import os; os._exit(41)")
     assert kernel.launch.exited.result(30).status == 41
 
@@ -238,8 +250,8 @@ def test_output_of_the_process_goes_to_the_given_terminal(
         os.close(terminal)
 
 
-def test_the_debugger_attaches_and_stops_at_a_breakpoint(forked: Kernel) -> None:
-    client = forked.client
+def test_the_debugger_attaches_and_stops_at_a_breakpoint(warm: Kernel) -> None:
+    client = warm.client
 
     def ask(command: str, seq: int, **arguments: Any) -> dict[str, Any]:
         content = {"type": "request", "seq": seq, "command": command, "arguments": arguments}
@@ -274,11 +286,13 @@ def test_the_debugger_attaches_and_stops_at_a_breakpoint(forked: Kernel) -> None
 
 def test_history_has_a_session_of_its_own(shared: Kennel) -> None:
     number = "get_ipython().history_manager.session_number"
-    one, other = (shared.start("fork").value(number) for _ in range(2))
-    assert other == one + 1
+    # A standby kernel that nobody claims has none.
+    ways = ("fork", "standby", "fork", "standby")
+    numbers = [shared.start(how).value(number) for how in ways]
+    assert numbers == list(range(numbers[0], numbers[0] + 4))
 
 
-def test_comms_and_rich_output(forked: Kernel) -> None:
+def test_comms_and_rich_output(warm: Kernel) -> None:
     code = """
 import comm
 opened = comm.create_comm(target_name="test")
@@ -286,21 +300,21 @@ from IPython.display import HTML, display
 display(HTML("<b>x</b>"))
 """
     kinds = []
-    forked.client.execute_interactive(code, output_hook=lambda m: kinds.append(m["msg_type"]))
+    warm.client.execute_interactive(code, output_hook=lambda m: kinds.append(m["msg_type"]))
     assert {"comm_open", "display_data"} <= set(kinds)
 
 
-def test_ipykernels_own_watch_of_its_parent_is_armed(forked: Kernel) -> None:
+def test_ipykernels_own_watch_of_its_parent_is_armed(warm: Kernel) -> None:
     expression = (
         "(get_ipython().kernel.parent.poller.is_alive(),"
         " get_ipython().kernel.parent.parent_handle == __import__('os').getppid())"
     )
-    assert forked.value(expression) == (True, True)
+    assert warm.value(expression) == (True, True)
 
 
-def test_the_kernel_dies_with_its_keeper(shared: Kernel, forked: Kernel) -> None:
-    keeper = forked.launch.started.result(0).keeper_pid
-    pid = forked.pid
+def test_the_kernel_dies_with_its_keeper(warm: Kernel) -> None:
+    keeper = warm.launch.started.result(0).keeper_pid
+    pid = warm.pid
     os.kill(keeper, 9)
     until(lambda: not os.path.exists(f"/proc/{pid}"), "the kernel's end")
-    assert forked.launch.exited.result(30).keeper_lost
+    assert warm.launch.exited.result(30).keeper_lost

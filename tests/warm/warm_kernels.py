@@ -84,8 +84,9 @@ class Kennel:
         self._launches: list[Launch] = []
         self._clients: list[BlockingKernelClient] = []
 
-    def request(self, **changes: Any) -> LaunchRequest:
-        path, info = write_connection_file(str(self.folder / f"kernel-{uuid.uuid4().hex}.json"))
+    def request(self, ports: dict[str, int] | None = None, **changes: Any) -> LaunchRequest:
+        path = str(self.folder / f"kernel-{uuid.uuid4().hex}.json")
+        _, info = write_connection_file(path, **(ports or {}))  # type: ignore[arg-type]
         launch_id = uuid.uuid4().hex
         values: dict[str, Any] = {
             "launch_id": launch_id,
@@ -129,6 +130,18 @@ class Kennel:
         self._launches.append(launch)
         return launch
 
+    def standby(self, **changes: Any) -> Launch:
+        """A launch that claims a booted kernel; the first launch of a kind makes one."""
+        if not self.pool.to_json()[-1]["standby"]:
+            self.forked(**{**changes, "cwd": "/"})
+            until(lambda: self.pool.to_json()[-1]["standby"], "a standby kernel")
+        argv, environment = [*self.argv, "/x.json"], self.environment
+        ports = self.pool.reserve(argv, environment, "/x.json")
+        assert ports is not None
+        launch = self.forked(self.request(ports, **changes))
+        assert launch is not None
+        return launch
+
     def kernel(self, launch: Launch | None) -> Kernel:
         """The kernel of a launch, once it answers."""
         assert launch is not None, "the warm start was declined"
@@ -145,8 +158,9 @@ class Kennel:
         return Kernel(launch, client, path)
 
     def start(self, how: str, **changes: Any) -> Kernel:
-        """``how``: fork or exec."""
-        return self.kernel(self.forked(**changes) if how == "fork" else self.executed(**changes))
+        """``how``: exec, fork or standby."""
+        starts = {"exec": self.executed, "fork": self.forked, "standby": self.standby}
+        return self.kernel(starts[how](**changes))
 
     def close(self) -> None:
         for client in self._clients:

@@ -1,0 +1,185 @@
+"""A standby kernel: booted up to the point before user code, waiting for its place.
+
+It has bound its ports, its threads run, its shell exists. It has not read any code of the
+user (a configuration file in Python counts as such, and makes it unfit), has no folder, no
+connection file, no session in the history. All that, and the environment of its own, comes
+with the claim; then it goes on where an executed kernel would be at that moment.
+
+The claim travels on a socket pair of its own between owner and kernel:
+
+Kernel to owner
+    ``standby``   ``ports``: by the names of the connection file
+    ``claimed``   it has become that kernel
+    ``unfit``     ``reason``; it ends itself
+Owner to kernel
+    ``claim``     ``argv``, ``env``, ``cwd``, ``umask``, ``connection_file``; the three streams
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Callable
+
+from . import warm_title, wire
+
+_PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
+_CONFIG_SUFFIXES = (".py", ".json")
+
+
+class Unfit(Exception):
+    """Why it cannot be the kernel that is wanted; nobody has talked to it yet."""
+
+
+class Standby:
+    """Holds one application back, and lets it go on as the kernel that is claimed."""
+
+    def __init__(
+        self, channel: int, given: Mapping[str, str], changed: Callable[[], str | None]
+    ) -> None:
+        self._channel = socket.socket(fileno=channel)
+        self._given = dict(given)
+        self._folder = os.getcwd()
+        self._entries = sys.path.count(self._folder)
+        self._changed = changed
+        self._undo: list[Callable[[], None]] = []
+        self._claimed = False
+
+    def arrange(self) -> None:
+        """Called in the forked child, before the kernel's module runs."""
+        application: Any = sys.modules["ipykernel.kernelapp"].IPKernelApp
+        history: Any = sys.modules["IPython.core.history"].HistoryManager
+        go_on = application.init_gui_pylab
+        start = application.start
+
+        def hold(app: Any) -> None:
+            self._hold(app)
+            go_on(app)
+
+        def never_unclaimed(app: Any) -> None:
+            if not self._claimed:
+                os._exit(1)
+            start(app)
+
+        self._replace(application, "init_connection_file", lambda app: None)
+        self._replace(application, "write_connection_file", lambda app, **kwargs: None)
+        self._replace(history, "new_session", lambda manager, conn=None: None)
+        self._replace(application, "init_gui_pylab", hold)
+        self._replace(application, "start", never_unclaimed)
+
+    def _replace(self, owner: Any, name: str, function: Callable[..., Any]) -> None:
+        inherited = name not in owner.__dict__
+        before = getattr(owner, name)
+
+        def undo() -> None:
+            if inherited:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, before)
+
+        setattr(owner, name, function)
+        self._undo.append(undo)
+
+    def _hold(self, app: Any) -> None:
+        try:
+            self._refuse_user_code(app)
+            ports = {name: getattr(app, name) for name in _PORTS}
+            wire.send(self._channel, {"op": "standby", "ports": ports})
+            claim, fds = wire.receive(self._channel)
+            self._refuse_user_code(app)
+            if self._changed() is not None:
+                raise Unfit("files of the interpreter or its packages were changed")
+            for undo in self._undo:
+                undo()
+            self._become(app, claim, fds, ports)
+        except wire.Closed:
+            os._exit(0)
+        except BaseException as error:
+            try:
+                reason = str(error) or type(error).__name__
+                wire.send(self._channel, {"op": "unfit", "reason": reason})
+            finally:
+                os._exit(0)
+        self._claimed = True
+        wire.send(self._channel, {"op": "claimed"})
+        self._channel.close()
+
+    def _refuse_user_code(self, app: Any) -> None:
+        for folder in app.config_file_paths:
+            for name in ("ipython_config", os.path.splitext(app.config_file_name)[0]):
+                for suffix in _CONFIG_SUFFIXES:
+                    path = os.path.join(folder, name + suffix)
+                    if os.path.exists(path):
+                        raise Unfit(f"{path} is to be read where the kernel starts")
+
+    def _become(
+        self, app: Any, claim: dict[str, Any], fds: list[int], ports: dict[str, int]
+    ) -> None:
+        self._move(claim["cwd"])
+        if claim["umask"] is not None:
+            os.umask(claim["umask"])
+        _take_streams(fds)
+        argv: list[str] = claim["argv"]
+        environment: dict[str, str] = claim["env"]
+        environment["JPY_PARENT_PID"] = str(os.getppid())
+        # The boot itself sets some, such as PAGER and TERM.
+        made = {name: v for name, v in os.environ.items() if self._given.get(name) != v}
+        os.environ.clear()
+        os.environ.update({**environment, **made})
+        warm_title.show(argv, environment)
+        sys.argv[1:] = argv[len(argv) - len(sys.argv) + 1 :]
+        if hasattr(sys, "orig_argv"):
+            sys.orig_argv = list(argv)
+        _take_connection(app, claim["connection_file"], ports)
+        _take_folder(app.kernel.shell)
+        name = environment.get("JPY_SESSION_NAME")
+        if name:
+            app.kernel.shell.user_ns["__session__"] = name
+
+    def _move(self, folder: str | None) -> None:
+        if folder is not None:
+            os.chdir(folder)
+        # Where ``python -m`` has put it, unless the kernel's module took it out.
+        if sys.path.count(self._folder) > self._entries:
+            sys.path[sys.path.index(self._folder)] = os.getcwd()
+
+
+def _take_streams(fds: list[int]) -> None:
+    """Input, and the originals that ipykernel keeps where it has put its own pipes."""
+    terminal = os.isatty(fds[1])
+    os.dup2(fds[0], 0)
+    for fd, standard, stream in ((fds[1], 1, sys.stdout), (fds[2], 2, sys.stderr)):
+        original = getattr(stream, "_original_stdstream_copy", None)
+        os.dup2(fd, standard if original is None else original, inheritable=original is None)
+    wire.close(fds)
+    written: Any = sys.__stdout__
+    if written is not None and not written.write_through:
+        written.reconfigure(line_buffering=terminal)
+
+
+def _take_connection(app: Any, path: str, ports: dict[str, int]) -> None:
+    before = app.connection_file
+    app.connection_file = path
+    for config in (app.config, app.cli_config):
+        section = config.get("IPKernelApp", {})
+        if section.get("connection_file") == before:
+            section["connection_file"] = type(section["connection_file"])(path)
+    with open(path, encoding="utf-8") as stream:
+        info = json.load(stream)
+    if "curve_publickey" in info:
+        raise Unfit("the connection is to be encrypted")
+    if any(info.get(name) != port for name, port in ports.items()):
+        raise Unfit("the connection file names other ports")
+    app.load_connection_file()
+
+
+def _take_folder(shell: Any) -> None:
+    shell.starting_dir = os.getcwd()
+    shell.history_manager.dir_hist[:] = [Path.cwd()]
+    shell.user_ns["_dh"] = shell.history_manager.dir_hist
+    if shell.history_manager.enabled:
+        shell.history_manager.new_session()
