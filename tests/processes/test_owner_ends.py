@@ -35,6 +35,7 @@ SCENES = [
     "bare_environment",
     "stopped_child",
     "stubborn",
+    "respawning",
     "thread_left",
     "pool_fork",
     "pool_spawn",
@@ -80,7 +81,7 @@ def by_return(owner: Owner) -> None:
 def by_exec(owner: Owner) -> None:
     """The pid lives on, as another program."""
     owner.tell("os.execvp('sleep', ['sleep', '3600'])")
-    census.wait_until(lambda: census.command(owner.pid)[0] == "sleep", 30, "exec of the owner")
+    census.wait_until(lambda: census.command(owner.pid)[:1] == ["sleep"], 30, "exec of the owner")
 
 
 def by_thread(owner: Owner) -> None:
@@ -120,7 +121,8 @@ def furnish(workspace: Workspace, owner: Owner, names: dict[str, str]) -> dict[s
         if kind == "sleep":
             specs[kind] = workspace.spec("sleep", ["sleep", "3600"])
         elif kind in WRAPPERS:
-            specs[kind] = workspace.mini(name, wrapper=WRAPPERS[kind])
+            # Its children show whether the session of the kernel was learnt.
+            specs[kind] = workspace.mini(name, "children", WRAPPERS[kind])
         else:
             specs[kind] = workspace.mini(name, kind)
     # Nothing binds a port in the kernel that is a sleep.
@@ -186,7 +188,9 @@ def real_kernels_ended(request: pytest.FixtureRequest) -> Iterator[Aftermath]:
     """As above for SIGKILL, with Python kernels: scenes are cells that a client runs."""
     workspace = Workspace()
     wrapped = ["shell", "setsid_wait", "no_parent_pid"]
-    cells = [scene for scene in SCENES if scene not in ("thread_left", "stopped_child")]
+    cells = [
+        scene for scene in SCENES if scene not in ("thread_left", "stopped_child", "respawning")
+    ]
     specs = {kind: workspace.python(kind, WRAPPERS[kind]) for kind in wrapped}
     specs.update(dict.fromkeys(cells, workspace.python("plain")))
     try:
@@ -202,7 +206,7 @@ def real_kernels_ended(request: pytest.FixtureRequest) -> Iterator[Aftermath]:
             assert len(keepers) == len(cells if request.param == "forked" else specs)
             procs = {}
             for kind in specs:
-                scene = "idle" if kind in wrapped else kind
+                scene = "children" if kind in wrapped else kind
                 owner.submit(kind, workspace.scene_code(kind, scene))
             for kind in specs:
                 noted = set(workspace.note(kind).values())
@@ -242,6 +246,23 @@ def test_a_closed_terminal(workspace: Workspace) -> None:
         for fd in (ours, theirs):
             with contextlib.suppress(OSError):
                 os.close(fd)
+
+
+def test_the_grace_is_not_waited_out(workspace: Workspace, owner: Owner) -> None:
+    """Whatever honours SIGTERM leaves at once, a stopped process too; a kill is a kill."""
+    owner.set(terminate_grace=60.0, retire_timeout=100.0)
+    kinds = {"stopped": "stopped", "held": "gil_held", "child": "stopped_child"}
+    specs = {name: workspace.mini(name, scene) for name, scene in kinds.items()}
+    specs["killed"] = workspace.mini("killed", "stubborn")
+    owner.run("result = start_together(specs)", specs=specs)
+    procs = {name: set(workspace.note(name).values()) for name in specs}
+    killed = procs.pop("killed")
+    owner.run(
+        "process = managers['killed'].provisioner.process; process.terminate(); process.kill()"
+    )
+    assert census.describe(census.left_after(killed, GONE_WITHIN)) == []
+    owner.die()
+    assert census.describe(census.left_after(set().union(*procs.values()), GONE_WITHIN)) == []
 
 
 def test_a_fork_that_has_the_lease_does_not_matter(workspace: Workspace, owner: Owner) -> None:

@@ -127,7 +127,7 @@ def test_kernel_of_another_user(
         owner.set(ready_timeout=0.0, terminate_grace=0.2, retire_timeout=1.0)
         pid = owner.start("root", spec)["pid"]
         kernel = census.find(pid)
-        census.wait_until(lambda: census.command(pid)[0] == "sleep", 30, "the kernel of root")
+        census.wait_until(lambda: census.command(pid)[:1] == ["sleep"], 30, "the kernel of root")
         assert os.stat(f"/proc/{pid}").st_uid == 0
         try:
             assert owner.run(INTERRUPT, 20, name="root") == errno.EPERM

@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -75,6 +76,28 @@ def stopped_child() -> Iterator[Pids]:
 def stubborn() -> Iterator[Pids]:
     loop = f"trap '' TERM HUP INT; while :; do sleep {LONG}; done"
     yield {"child": _start("sh", "-c", loop)}
+
+
+def respawning() -> Iterator[Pids]:
+    """At each SIGTERM it goes on as another process."""
+    code = (
+        "import os, signal\n"
+        "def go_on(signum, frame):\n"
+        "    if os.fork():\n"
+        "        os._exit(0)\n"
+        "signal.signal(signal.SIGTERM, go_on)\n"
+        "open(READY, 'w').close()\n"
+        "while True:\n"
+        "    signal.pause()\n"
+    )
+    fd, ready = tempfile.mkstemp()
+    os.close(fd)
+    os.unlink(ready)
+    pid = _start(sys.executable, "-I", "-S", "-c", code.replace("READY", repr(ready)))
+    while not os.path.exists(ready):
+        time.sleep(0.01)
+    os.unlink(ready)
+    yield {"child": pid}
 
 
 def thread_left() -> Iterator[Pids]:
@@ -140,6 +163,7 @@ SCENES: dict[str, Callable[[], Iterator[Pids]]] = {
         bare_environment,
         stopped_child,
         stubborn,
+        respawning,
         thread_left,
         pool_fork,
         pool_spawn,
