@@ -5,17 +5,14 @@ owner has died; recovery and doctor finish it then and remove it. This module is
 owner's side, and the one door to the others: :func:`read`, :func:`find`,
 :func:`is_locked`, :func:`claim`, :func:`history`.
 
-The file is only ever replaced by a complete new one that is already locked (a rename),
-so nobody sees a journal without its first record, or a living owner's journal unlocked.
-What other processes append by path while that happens is not lost: they look after
-writing whether the path still names the file they wrote to, and the owner reads what
-came to the old file once more after the rename.
+What other processes append by path while the file is replaced by a shorter one is not
+lost: they look after writing whether the path still names the file they wrote to, and the
+owner reads what came to the old file once more after the rename.
 """
 
 from __future__ import annotations
 
 import contextlib
-import getpass
 import logging
 import os
 import threading
@@ -24,20 +21,20 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-from . import __version__, identity, journal_folder, journal_read
+from . import journal_folder, journal_read
 from .errors import JournalError
 from .journal_claim import Claim, claim
-from .journal_file import NoLock, make, remove_leftovers, sync
+from .journal_file import JournalFile, NoLock, remove_leftovers
 from .journal_fold import Fold, StillThere
 from .journal_folder import candidates, find, folders, owner_id_of
 from .journal_history import bury, history
 from .journal_lock import Lock, is_locked
+from .journal_owner import this_owner, without_secrets
 from .journal_read import JournalView, owner_verdict, read, read_all, still_there
 from .journal_writer import JournalWriter
 from .models import OwnerRecord
-from .runtime import procfs, records
+from .runtime import records
 
 __all__ = [
     "Claim",
@@ -61,24 +58,12 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 COMPACT_BYTES = 256 << 10
-"""About 200 launches. Writing the file anew takes some milliseconds."""
+"""About 200 launches. Writing the file anew takes some milliseconds, in a thread."""
+
+_PATIENCE = 5.0
+_FAILURES = (JournalError, NoLock, OSError, ValueError)
 
 _open_journals: weakref.WeakSet[Journal] = weakref.WeakSet()
-
-
-def this_owner(owner_id: str, url: str = "") -> OwnerRecord:
-    """The calling process as an owner. Without /proc it has no identity."""
-    try:
-        me = identity.of_self()
-    except OSError:
-        me = None
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError, ImportError):  # no such user in the system's list
-        user = str(os.getuid()) if hasattr(os, "getuid") else ""
-    return OwnerRecord(
-        owner_id, me, user, procfs.host(), _without_secrets(url), time.time(), __version__
-    )
 
 
 class Journal(JournalWriter):
@@ -105,32 +90,35 @@ class Journal(JournalWriter):
         self._clock = clock
         self._still_there = still_there
         self._fold = Fold()
-        self._fold.owner = replace(owner, url=_without_secrets(owner.url))
+        self._fold.owner = replace(owner, url=without_secrets(owner.url))
         self._lock = threading.RLock()
-        # Held while the disk works, so that other threads need not wait for it to write.
-        self._disk = threading.Lock()
         self._pid = os.getpid()
-        self._fd = -1
-        self._path: str | None = None
-        self._size = 0
+        self._file: JournalFile | None = None
+        self._making: JournalFile | None = None
+        self._shortener: threading.Thread | None = None
         self._compact_at = compact_bytes
-        self._mixed = False
         self._lost: set[str] = set()
         self._closed = False
         self._complained = False
+        self.path: str | None = None
+        """Where the journal lies, for keepers; None while there is none."""
         self.writable = False
-        self.locked = False
-        """False where the file system cannot lock."""
-        self.records = 0
         self.write_errors = 0
         """How many records could not be written when they were due."""
         self.reason = ""
         """Why the journal cannot be written, or does not lie in the first folder."""
 
     @property
-    def path(self) -> str | None:
-        """Where the journal lies, for keepers; None while there is none."""
-        return self._path
+    def locked(self) -> bool:
+        """False where the file system cannot lock."""
+        file = self._file
+        return file is not None and file.locked
+
+    @property
+    def records(self) -> int:
+        """How many lines this object has in the file."""
+        file = self._file
+        return 0 if file is None else file.records
 
     def on_record(self, launch_id: str) -> bool:
         """Whether the file has all that was reported of this launch."""
@@ -147,7 +135,7 @@ class Journal(JournalWriter):
         """The server's address is known. Query, user and password are left out."""
         with self._lock:
             assert self._fold.owner is not None
-            owner = replace(self._fold.owner, url=_without_secrets(url))
+            owner = replace(self._fold.owner, url=without_secrets(url))
             return self._put({"event": "owner", **owner.to_json()})
 
     def close(self) -> None:
@@ -156,22 +144,22 @@ class Journal(JournalWriter):
         The file goes, and what has ended moves to the folder's history, unless something
         on record may still run: then the file stays, unlocked, for the doctor.
         """
+        thread = self._shortener
+        if thread is not None:
+            thread.join(_PATIENCE)
         with self._lock:
             if self._inert():
-                return
-            if self._path is None and not self._fold.launches:
-                self._closed = True
                 return
             if not self._sound() and self._fold.launches:
                 self._restore(None)
             self._closed = True
-            if self._fd < 0:
-                return
+            self.writable = False
             try:
                 self._finish()
-            except (OSError, ValueError) as error:
-                log.warning("The journal %s is left behind: %s", self._path, error)
-            self._let_go()
+            except _FAILURES as error:
+                log.warning("The journal %s is left behind: %s", self.path, error)
+            if self._file is not None:
+                self._file.close()
 
     # -- writing ---------------------------------------------------------------------
 
@@ -181,65 +169,104 @@ class Journal(JournalWriter):
             if self._inert():
                 return False
             self._fold.apply(record)
+            file = self._file
             if not self.writable and not durable:
                 return self._lose(launch_id)
-            if not self._sound():
+            if file is None or not self._sound():
                 return self._restore(launch_id)
             try:
-                self._append(record)
+                file.append(record)
             except OSError as error:
-                log.debug("Writing to %s failed: %s", self._path, error)
+                log.debug("Writing to %s failed: %s", self.path, error)
                 return self._restore(launch_id)
             except (ValueError, TypeError) as error:
                 log.error("A record was refused: %s", error)
                 return self._lose(launch_id)
             if record["event"] in ("ended", "cleaned"):
-                self._keep_short()
-        return not durable or self._make_durable(launch_id)
+                self._keep_short(file)
+        return not durable or self._make_durable(file, launch_id)
 
-    def _append(self, record: dict[str, Any]) -> None:
-        written = records.append(self._fd, record)
-        size = os.fstat(self._fd).st_size
-        self._mixed = self._mixed or size != self._size + written
-        self._size = size
-        self.records += 1
-
-    def _make_durable(self, launch_id: str | None) -> bool:
+    def _make_durable(self, file: JournalFile, launch_id: str | None) -> bool:
         try:
-            with self._disk:
-                # Another file than the one just written to is complete and durable already.
-                if self._fd >= 0:
-                    sync(self._fd)
+            file.sync()  # without the lock: others need not wait for the disk
         except OSError as error:
-            log.debug("Writing %s to the disk failed: %s", self._path, error)
+            log.debug("Writing %s to the disk failed: %s", self.path, error)
             with self._lock:
                 return not self._inert() and self._restore(launch_id)
         return True
-
-    def _keep_short(self) -> None:
-        if len(self._fold.launches) > 2 * self._history_limit + 100:
-            self._fold.forget(self._history_limit, self._still_there)
-        if self._size <= self._compact_at or self._path is None:
-            return
-        try:
-            self._write_anew(os.path.dirname(self._path), need_lock=self.locked)
-        except (JournalError, OSError, ValueError) as error:
-            # The old file is as good as it was.
-            log.debug("The journal could not be shortened: %s", error)
-            self._compact_at = 2 * self._size
 
     def _inert(self) -> bool:
         return self._closed or os.getpid() != self._pid
 
     def _sound(self) -> bool:
-        # One look at the name: 2 microseconds. A runtime folder is sometimes emptied.
-        return self.writable and self._path is not None and records.is_at(self._fd, self._path)
+        return self.writable and self._file is not None and self._file.sound
 
     def _lose(self, launch_id: str | None) -> bool:
         self.write_errors += 1
         if launch_id is not None:
             self._lost.add(launch_id)
         return False
+
+    # -- staying short ---------------------------------------------------------------
+
+    def _keep_short(self, file: JournalFile) -> None:
+        if len(self._fold.launches) > 2 * self._history_limit + 100:
+            self._fold.forget(self._history_limit, self._still_there)
+        busy = self._shortener is not None and self._shortener.is_alive()
+        if file.size <= self._compact_at or busy:
+            return
+        self._shortener = threading.Thread(target=self._shorten, name="journal", daemon=True)
+        # RuntimeError: the interpreter is about to end.
+        with contextlib.suppress(RuntimeError):
+            self._shortener.start()
+
+    def _shorten(self) -> None:
+        """Replace the file by a shorter one. Writers wait only while the names change."""
+        try:
+            with self._lock:
+                old = self._file
+                if self._inert() or old is None or not self._sound():
+                    return
+                offset = old.take_in(self._fold)
+                self._fold.forget(self._history_limit, self._still_there)
+                known = self._fold.copy()
+            fresh = self._making = JournalFile(old.path, _encoded(known), old.locked)
+            with self._lock:
+                if self._inert() or self._file is not old or not self._sound():
+                    fresh.discard()
+                    return
+                self._adopt(fresh, offset)
+            old.close()
+            fresh.sync()
+        except _FAILURES as error:
+            # The old file is as good as it was.
+            log.debug("The journal could not be shortened: %s", error)
+            with self._lock:
+                self._compact_at *= 2
+        finally:
+            self._making = None
+
+    def _adopt(self, fresh: JournalFile, offset: int) -> None:
+        """Let a new file take the place of the old one, whose records from there on it lacks.
+
+        The caller closes the old one: that may have to wait for the disk.
+        """
+        old = self._file
+        try:
+            if old is not None:
+                offset = fresh.follow(old, offset, self._fold)
+            fresh.settle()
+        except BaseException:
+            fresh.discard()
+            raise
+        self._file, self.path = fresh, fresh.path
+        if old is not None:
+            with contextlib.suppress(*_FAILURES):
+                fresh.follow(old, offset, self._fold)
+            if old.path != fresh.path:
+                old.remove_name()
+        self._compact_at = max(self._compact_bytes, 2 * fresh.size)
+        _remember(self)
 
     # -- making the file -------------------------------------------------------------
 
@@ -260,7 +287,7 @@ class Journal(JournalWriter):
             else:
                 return self._restored(problems)
         for folder in without_lock:
-            with contextlib.suppress(JournalError, OSError, ValueError):
+            with contextlib.suppress(*_FAILURES):
                 self._write_anew(folder, need_lock=False)
                 return self._restored(problems)
         self.writable = False
@@ -275,9 +302,9 @@ class Journal(JournalWriter):
     def _restored(self, problems: list[str]) -> bool:
         reason = "; ".join(problems)
         if reason and reason != self.reason:
-            log.warning("The journal of kernels is %s, because of %s", self._path, reason)
+            log.warning("The journal of kernels is %s, because of %s", self.path, reason)
         elif self._complained:
-            log.info("Kernels are put on record again, in %s", self._path)
+            log.info("Kernels are put on record again, in %s", self.path)
         self.reason = reason
         self._complained = False
         self.writable = True
@@ -285,72 +312,30 @@ class Journal(JournalWriter):
         return True
 
     def _write_anew(self, folder: str, need_lock: bool) -> None:
-        path = os.path.join(folder, self._name)
-        consumed = self._take_in()
+        path, old = os.path.join(folder, self._name), self._file
+        offset = 0 if old is None else old.take_in(self._fold)
         self._fold.forget(self._history_limit, self._still_there)
-        lines = _encoded(self._fold)
-        if path != self._path or not self._sound():
-            journal_folder.prepare(folder)
-            remove_leftovers(folder)
-        content = b"".join(lines)
-        fd, locked = make(path, content, need_lock)
-        with self._disk:
-            old_fd, old_path = self._fd, self._path
-            self._fd, self._path, self.locked = fd, path, locked
-        self.records = len(lines)
-        # What this object wrote, not what the file holds: others may append already.
-        self._size = len(content)
-        self._mixed = False
-        if old_fd >= 0:
-            self._take_over(old_fd, old_path, consumed)
-        self._compact_at = max(self._compact_bytes, 2 * self._size)
-        _remember(self)
-
-    def _take_in(self) -> int:
-        """Read what others appended; the answer is how far the old file was read."""
-        if self._fd < 0:
-            return 0
-        with contextlib.suppress(OSError):
-            if not self._mixed and os.fstat(self._fd).st_size == self._size:
-                return self._size
-            data = journal_read.read_bytes(self._fd)
-            self._fold.absorb(journal_read.fold_of(data)[0])
-            # Of a record that is being written a part may be seen: read it again later.
-            return data.rfind(b"\n") + 1
-        return self._size
-
-    def _take_over(self, old_fd: int, old_path: str | None, consumed: int) -> None:
-        """Bring over what came to the old file until the rename, and let it go."""
-        try:
-            for record in records.parse(journal_read.read_bytes(old_fd, consumed))[0]:
-                self._fold.apply(record)
-                self._append(record)
-            if old_path not in (None, self._path) and records.is_at(old_fd, str(old_path)):
-                os.unlink(str(old_path))
-        except (OSError, ValueError) as error:
-            log.debug("The old journal %s could not be emptied: %s", old_path, error)
-        finally:
-            os.close(old_fd)
+        journal_folder.prepare(folder)
+        remove_leftovers(folder)
+        fresh = JournalFile(path, _encoded(self._fold), need_lock)
+        self._adopt(fresh, offset)
+        if old is not None:
+            old.close()
+        fresh.sync_folder()
 
     # -- the end ---------------------------------------------------------------------
 
     def _finish(self) -> None:
-        assert self._path is not None
-        folder = os.path.dirname(self._path)
-        self._take_in()
+        file = self._file
+        if file is None:
+            return
+        folder = os.path.dirname(file.path)
+        file.take_in(self._fold)
         if journal_read.forgettable(self._fold, self._still_there):
             bury(folder, self._fold, self._history_limit)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._path)
-        else:
-            self._write_anew(folder, need_lock=self.locked)
-
-    def _let_go(self) -> None:
-        self.writable = False
-        with self._disk:
-            if self._fd >= 0:
-                os.close(self._fd)
-            self._fd = -1
+            file.remove_name()
+        elif file.sound:
+            self._write_anew(folder, need_lock=file.locked)
 
 
 def _encoded(fold: Fold) -> list[bytes]:
@@ -361,14 +346,6 @@ def _encoded(fold: Fold) -> list[bytes]:
         except (ValueError, TypeError) as error:
             log.error("A record was left out: %s", error)
     return lines
-
-
-def _without_secrets(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return ""
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 _watching_forks = False
@@ -387,6 +364,8 @@ def _forget_in_child() -> None:
     # without exec (multiprocessing) would make a dead owner look alive.
     for journal in list(_open_journals):
         journal._lock = threading.RLock()
-        journal._disk = threading.Lock()
         journal._closed = True
-        journal._let_go()
+        journal.writable = False
+        for file in (journal._file, journal._making):
+            if file is not None:
+                file.abandon()

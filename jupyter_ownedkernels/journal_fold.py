@@ -58,6 +58,15 @@ class Fold:
         self.notes.update(other.notes)
         self.strange.update(other.strange)
 
+    def copy(self) -> Fold:
+        """The same knowledge, apart from what is applied to this one later."""
+        other = Fold()
+        other.owner = self.owner
+        other.launches = dict(self.launches)
+        other.notes = dict(self.notes)
+        other.strange = dict(self.strange)
+        return other
+
     @property
     def world(self) -> World | None:
         return self.owner.identity.world if self.owner and self.owner.identity else None

@@ -13,7 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.journals import OWNER_ID, exit_, launch, make, owner_process, survivor, whole, word
+from support.journals import (
+    OWNER_ID,
+    exit_,
+    launch,
+    make,
+    owner_process,
+    settled,
+    shorten,
+    survivor,
+    whole,
+    word,
+)
 
 from jupyter_ownedkernels import identity, journal, journal_read
 from jupyter_ownedkernels.errors import JournalError
@@ -132,7 +143,7 @@ def test_a_launch_is_on_disk_before_it_happens(
     one: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[int] = []
-    monkeypatch.setattr(journal, "sync", lambda fd: synced.append(os.fstat(fd).st_ino))
+    monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(os.fstat(fd).st_ino))
     assert one.path is not None
     one.launching(launch())
     assert synced == [os.stat(one.path).st_ino]
@@ -157,7 +168,7 @@ def test_a_new_file_is_on_disk_before_it_takes_the_place_of_the_old(
     for name in really:
         monkeypatch.setattr(os, name, noted(name))
     shorten(one)
-    assert steps == ["fsync", "replace", "fsync"]
+    assert steps == ["fsync", "replace"]
 
 
 def test_while_the_disk_works_others_may_write(
@@ -170,7 +181,7 @@ def test_while_the_disk_works_others_may_write(
         at_work.set()
         assert done.wait(30)
 
-    monkeypatch.setattr(journal, "sync", slow)
+    monkeypatch.setattr(os, "fdatasync", slow)
     thread = threading.Thread(target=one.launching, args=(launch(),))
     thread.start()
     assert at_work.wait(30)
@@ -277,6 +288,7 @@ def test_it_is_shortened_without_losing_what_matters(
     one.ended("launch-3", None, [dead])
     for number in range(100, 200):
         whole(one, number)
+    settled(one)
     assert one.path is not None
     assert os.path.getsize(one.path) < 3 * 8000
     found = view(one)
@@ -297,11 +309,6 @@ def test_it_is_shortened_without_losing_what_matters(
     assert one.records == len(records.parse(Path(one.path).read_bytes())[0])
     assert list(folder.iterdir()) == [Path(one.path)]
     one.close()
-
-
-def shorten(one: Journal) -> None:
-    one._compact_at = 0
-    one.ended("launch-999", None)
 
 
 def test_the_lock_holds_while_it_is_shortened(one: Journal) -> None:
@@ -374,8 +381,8 @@ def test_a_record_seen_in_the_middle_of_its_write_survives(
 ) -> None:
     assert one.path is not None
     one.launching(launch(1))
+    records.append(one.path, {"event": "recovered", "at": 1.0})
     line = records.encode({"event": "retiring", "launch_id": "launch-1", "at": 1.0})
-    one._append({"event": "retiring", "launch_id": "launch-2", "at": 1.0})
     old = os.open(one.path, os.O_RDWR | os.O_APPEND)
     os.write(old, line[:30])
     real = os.replace
@@ -386,8 +393,7 @@ def test_a_record_seen_in_the_middle_of_its_write_survives(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", replaced)
-        one._compact_at = 0
-        one._keep_short()
+        one._shorten()
     os.close(old)
     assert view(one).launches["launch-1"].state is State.RETIRING
 
@@ -412,14 +418,73 @@ for number in range(400):
     ):
         assert word(first) == word(second) == "ready"
         while first.poll() is None or second.poll() is None:
-            one._compact_at = 0
-            one.ended("launch-2", None)
+            shorten(one)
             rounds += 1
         assert first.returncode == second.returncode == 0
     assert rounds > 1
     found = [(entry.message, entry.count) for entry in view(one).history]
     assert sorted(found) == [(name, number) for name in "ab" for number in range(400)]
     one.close()
+
+
+def test_writers_do_not_wait_for_a_file_to_be_shortened(
+    one: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is what they write meanwhile lost."""
+    at_work, done = threading.Event(), threading.Event()
+    real = os.fsync
+
+    def slow(fd: int) -> None:
+        at_work.set()
+        assert done.wait(30)
+        real(fd)
+
+    one.launching(launch(1))
+    monkeypatch.setattr(os, "fsync", slow)
+    one._compact_at = 0
+    one.ended("launch-9", None)
+    assert at_work.wait(30)
+    assert one.launching(launch(2))
+    assert one.retiring("launch-1")
+    assert one.path is not None
+    records.append(one.path, {"event": "retiring", "launch_id": "launch-2", "at": 1.0})
+    before = os.stat(one.path).st_ino
+    done.set()
+    settled(one)
+    assert os.stat(one.path).st_ino != before
+    assert [found.state for found in view(one).open] == [State.RETIRING, State.RETIRING]
+    assert one._fold.launches["launch-2"].state is State.RETIRING
+
+
+@pytest.mark.parametrize("what", ["removed", "closed"])
+def test_a_file_that_goes_while_it_is_shortened(
+    what: str, one: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_work, done = threading.Event(), threading.Event()
+    real = os.fsync
+
+    def slow(fd: int) -> None:
+        monkeypatch.setattr(os, "fsync", real)
+        at_work.set()
+        assert done.wait(30)
+
+    one.launching(launch(1))
+    assert one.path is not None
+    monkeypatch.setattr(os, "fsync", slow)
+    one._compact_at = 0
+    one.ended("launch-9", None)
+    assert at_work.wait(30)
+    if what == "removed":
+        os.unlink(one.path)
+        assert one.retiring("launch-1")
+    else:
+        one._closed = True
+    done.set()
+    settled(one)
+    one._closed = False
+    assert os.listdir(os.path.dirname(one.path)) == [os.path.basename(one.path)]
+    assert [found.launch_id for found in view(one).open] == ["launch-1"]
+    assert journal.is_locked(one.path) is Lock.LOCKED
 
 
 def test_when_shortening_fails_the_old_file_goes_on(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.journals import exit_, launch, make, owner_process, survivor, whole, word
+from support.journals import exit_, launch, make, owner_process, shorten, survivor, word
 
 from jupyter_ownedkernels import identity, journal, journal_lock
 from jupyter_ownedkernels.errors import JournalError
@@ -149,8 +149,7 @@ def test_a_file_replaced_while_asking_is_asked_again(
         nonlocal shortened
         if shared and not shortened:
             shortened = True
-            one._compact_at = 0
-            whole(one, 1)
+            shorten(one)
         return real(fd, shared)
 
     monkeypatch.setattr(journal_lock, "_try", asked)
@@ -393,8 +392,7 @@ def counted(real):
     return call
 for name in ("open", "write", "fsync", "replace", "close", "unlink", "fchmod", "lseek", "read"):
     setattr(os, name, counted(getattr(os, name)))
-one._compact_at = 0
-one.ended("launch-2", None)
+shorten(one)
 print(json.dumps("done"), flush=True)
 sys.stdin.read()
 """

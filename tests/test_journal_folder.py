@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from support import elsewhere
-from support.journals import OWNER_ID, launch, make, whole
+from support.journals import OWNER_ID, launch, make, shorten, whole
 
 from jupyter_ownedkernels import journal, journal_folder, journal_lock
 from jupyter_ownedkernels.errors import JournalError
@@ -319,8 +319,7 @@ def test_where_nothing_can_be_locked_it_goes_without(
     assert one.path == os.path.join(runtime, "ownedkernels", NAME)
     assert (one.writable, one.locked) == (True, False)
     assert one.launching(launch())
-    one._compact_at = 0
-    whole(one, 2)
+    shorten(one)
     assert one.writable
     one.close()
 
@@ -462,7 +461,7 @@ def test_only_journals_are_found(home: Path) -> None:
     folder = home / "f"
     folder.mkdir()
     good = folder / "owner-a.jsonl"
-    for name in (good.name, ".owner-b.jsonl.tmp", "owner-.jsonl", "owner-a b.jsonl", "x.jsonl",
+    for name in (good.name, ".owner-b.jsonl.11ee.tmp", "owner-.jsonl", "owner-a b.jsonl", "x.jsonl",
                  "history.jsonl", "owner-c.jsonl\n", "owner-d.json"):  # fmt: skip
         (folder / name).touch()
     (folder / "owner-link.jsonl").symlink_to(good)
@@ -499,7 +498,8 @@ def test_leftovers_of_a_crash_are_removed_when_they_are_old(runtime: str) -> Non
     folder = Path(runtime, "ownedkernels")
     folder.mkdir(parents=True)
     old, young, other = (
-        folder / name for name in (".owner-a.jsonl.tmp", ".owner-b.jsonl.tmp", "notes.tmp")
+        folder / name
+        for name in (".owner-a.jsonl.00ff.tmp", ".owner-b.jsonl.11ee.tmp", "notes.tmp")
     )
     for path in (old, young, other):
         path.touch()
@@ -514,7 +514,7 @@ def test_a_locked_leftover_is_somebodys_work(home: Path) -> None:
     one = make(home / "f")
     one.open()
     assert one.path is not None
-    working = os.path.join(home, "f", ".owner-z.jsonl.tmp")
+    working = os.path.join(home, "f", ".owner-z.jsonl.22dd.tmp")
     os.rename(one.path, working)
     os.utime(working, (1, 1))
     other = make(home / "f", owner_id="other")

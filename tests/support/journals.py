@@ -58,6 +58,22 @@ def whole(one: Journal, number: int) -> None:
     one.ended(f"launch-{number}", exit_(number), at=2000.0 + number)
 
 
+def settled(one: Journal) -> None:
+    """Wait until the file is not being shortened."""
+    thread = one._shortener
+    if thread is not None:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def shorten(one: Journal) -> None:
+    """Have the file shortened now."""
+    settled(one)
+    one._compact_at = 0
+    one.ended("launch-999", None)
+    settled(one)
+
+
 @contextmanager
 def owner_process(script: str, *args: object) -> Iterator[subprocess.Popen[str]]:
     """A child that runs the script; it has said its first word (a line) when this yields."""
