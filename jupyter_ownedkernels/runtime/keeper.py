@@ -21,6 +21,8 @@ from .retire import Leftover, Retirement, Sent, Target, send
 from .tree import Facts
 
 _NOT_A_SUBREAPER = 69
+# Between the end of a process's sockets and that of the process itself; milliseconds.
+_DEATH_PATIENCE = 1.0
 
 
 class Keeper:
@@ -36,6 +38,7 @@ class Keeper:
     ) -> None:
         self._lease: socket.socket | None = lease
         self._owner: int | None = owner
+        self._owner_pidfd = owner
         self._wakeup = wakeup
         self._request = request
         self._note_session = note_session
@@ -286,8 +289,20 @@ class Keeper:
             return
         self._finish_for_owner(survivors)
 
+    def _owner_died(self) -> bool:
+        """False when the owner lives and gave the launch up: the rest is its own affair.
+
+        It may have started the kernel again by then, with a connection file of the same
+        name. A process that ends closes its sockets a moment before its pidfd tells.
+        """
+        poller = select.poll()
+        poller.register(self._owner_pidfd, select.POLLIN)
+        return bool(poller.poll(_DEATH_PATIENCE * 1000))
+
     def _finish_for_owner(self, survivors: list[dict[str, Any]]) -> None:
         """What the owner would have done: it is dead, so this process does it."""
+        if not self._owner_died():
+            return
         if self._request["remove_connection_file"]:
             files.remove(self._request["connection_file"])
         if self._request["journal"]:
