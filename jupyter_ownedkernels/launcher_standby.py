@@ -98,11 +98,15 @@ class StandbyKernels:
         if choice.module not in _MODULES:
             return
         with self._lock:
-            fitting = [one for one in self._ready if one.choice == choice and one.alive]
+            ending = self._surplus_locked()
+            waiting = [one for one in self._ready if one.reserved_at is None]
+            fitting = [one for one in waiting if one.choice == choice]
             missing = self.count - len(fitting) - self._making
-            if missing <= 0 or choice in self._unfit or self._closed.is_set():
-                return
-            self._making += missing
+            if choice in self._unfit or self._closed.is_set():
+                missing = 0
+            self._making += max(missing, 0)
+        for one in ending:
+            one.end()
         for _ in range(missing):
             threading.Thread(
                 target=self._make_one,
@@ -239,7 +243,6 @@ class StandbyKernels:
         return None
 
     def _hand_over(self, one: Standby, request: LaunchRequest, stdio: Sequence[int]) -> None:
-        one.launch.claim(request)
         claim = {
             "op": "claim",
             "argv": list(request.argv),
@@ -254,6 +257,8 @@ class StandbyKernels:
         wire.close(fds)
         if told.get("op") != "claimed":
             raise LaunchError(str(told.get("reason")))
+        # Not before: the keeper of one that failed must know nothing of that file.
+        one.launch.claim(request)
 
     # -- for the owner -------------------------------------------------------------
 

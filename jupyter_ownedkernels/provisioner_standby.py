@@ -34,11 +34,14 @@ def reserve(ownership: Ownership, manager: Any, kwargs: Mapping[str, Any]) -> bo
     Called before ``LocalProvisioner.pre_launch`` looks for free ports and writes them down.
     A kernel that had ports before keeps them: its clients know no others.
     """
+    encryption = kwargs.get(
+        "transport_encryption", getattr(manager, "transport_encryption", "disabled")
+    )
     plain = (
         manager.transport == "tcp"
         and manager.ip in ("", "127.0.0.1")
         and manager.cache_ports
-        and getattr(manager, "transport_encryption", "disabled") != "required"
+        and encryption in (None, False, "disabled")
         and not any(getattr(manager, name) for name in _PORTS)
     )
     if not plain or kwargs.get("independent"):
