@@ -1,0 +1,183 @@
+"""Warm starts as a kernel manager sees them: ports, restarts, records, fallbacks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.manager import AsyncKernelManager
+from warm_kernels import until
+
+from jupyter_ownedkernels import launcher_standby, ownership
+from jupyter_ownedkernels.ownership import Ownership, Settings
+
+PORTS = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")
+
+
+@pytest.fixture
+def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ownership]:
+    monkeypatch.setenv("JUPYTER_DEFAULT_PROVISIONER_NAME", "owned-provisioner")
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    ownership.close_current()
+    made = ownership.current(Settings(runtime_dir=str(tmp_path / "runtime"), warm=True, standby=1))
+    yield made
+    ownership.close_current()
+
+
+@asynccontextmanager
+async def kernel(**kwargs: Any) -> AsyncIterator[AsyncKernelManager]:
+    manager = AsyncKernelManager()
+    await manager.start_kernel(stdout=-3, stderr=-3, **kwargs)
+    try:
+        yield manager
+    finally:
+        await manager.shutdown_kernel(now=True)
+
+
+async def answer(manager: AsyncKernelManager, code: str) -> str:
+    client = manager.client()
+    client.start_channels()
+    try:
+        await client.wait_for_ready(timeout=60)
+        printed: list[str] = []
+        reply = await client.execute_interactive(
+            code, timeout=60, output_hook=lambda m: printed.append(m["content"].get("text", ""))
+        )
+        assert reply["content"]["status"] == "ok", reply["content"]
+        return "".join(printed)
+    finally:
+        client.stop_channels()
+
+
+def mode(owner: Ownership, manager: AsyncKernelManager) -> str:
+    return str(owner.kernel(manager.kernel_id).record.launch_mode)
+
+
+async def eventually(condition: Callable[[], Any], what: str) -> Any:
+    return await asyncio.to_thread(until, condition, what)
+
+
+async def warmed(owner: Ownership) -> None:
+    """A first kernel by exec; then the template is ready, and one kernel stands by."""
+    async with kernel() as manager:
+        assert mode(owner, manager) == "exec"
+    await eventually(lambda: owner.warm.to_json()[0]["standby"], "a standby kernel")
+
+
+def play(scene: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(scene())  # type: ignore[arg-type]
+
+
+def test_a_start_claims_the_kernel_that_stands_by(owner: Ownership) -> None:
+    async def scene() -> None:
+        await warmed(owner)
+        (standby,) = owner.warm.standby.pids()
+        listed = {k.record.process.pid for k in owner.kernels() if k.record.process is not None}
+        assert standby not in listed
+        async with kernel() as manager:
+            assert manager.provisioner is not None
+            assert manager.provisioner.pid == standby
+            assert mode(owner, manager) == "fork"
+            assert await answer(manager, "print(1 + 1)") == "2\n"
+            found = owner.kernel(manager.kernel_id)
+            await eventually(lambda: found.record.kernel, "the keeper's word on the kernel")
+            assert found.record.kernel == found.record.process
+
+    play(scene)
+
+
+def test_a_restart_keeps_the_ports_and_is_forked(owner: Ownership) -> None:
+    async def scene() -> None:
+        await warmed(owner)
+        async with kernel() as manager:
+            before = [getattr(manager, name) for name in PORTS]
+            await answer(manager, "x = 1")
+            await manager.restart_kernel(now=True)
+            assert [getattr(manager, name) for name in PORTS] == before
+            assert mode(owner, manager) == "fork"
+            assert await answer(manager, "print('x' in globals())") == "False\n"
+            assert owner.kernel(manager.kernel_id).record.generation == 2
+
+    play(scene)
+
+
+def test_a_crash_of_a_claimed_kernel_has_its_reason(owner: Ownership) -> None:
+    async def scene() -> None:
+        await warmed(owner)
+        async with kernel() as manager:
+            await answer(manager, "1")
+            assert manager.provisioner is not None
+            os.kill(manager.provisioner.pid, signal.SIGKILL)
+            found = owner.kernel(manager.kernel_id)
+            await eventually(lambda: found.record.exit, "an exit on record")
+            assert found.record.exit is not None
+            assert found.record.exit.signal == "SIGKILL"
+            assert not await manager.is_alive()
+
+    play(scene)
+
+
+def test_one_that_fails_at_the_claim_is_replaced_by_another_start(
+    owner: Ownership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        await warmed(owner)
+        monkeypatch.setattr(launcher_standby, "_CLAIM_TIMEOUT", 0.3)
+        (standby,) = owner.warm.standby.pids()
+        ports = {one.ports["shell_port"] for one in owner.warm.standby._ready}
+        os.kill(standby, signal.SIGSTOP)
+        async with kernel() as manager:
+            assert manager.shell_port not in ports
+            assert mode(owner, manager) in ("fork", "exec")
+            assert owner.kernel(manager.kernel_id).unwatched_reason is None
+            assert await answer(manager, "print(1 + 1)") == "2\n"
+        await eventually(lambda: not os.path.exists(f"/proc/{standby}"), "its end")
+
+    play(scene)
+
+
+def test_given_ports_and_another_address_are_respected(owner: Ownership) -> None:
+    async def scene() -> None:
+        await warmed(owner)
+        manager = AsyncKernelManager(ip="0.0.0.0")
+        await manager.start_kernel(stdout=-3, stderr=-3)
+        try:
+            assert mode(owner, manager) == "fork"
+            assert await answer(manager, "print(1 + 1)") == "2\n"
+        finally:
+            await manager.shutdown_kernel(now=True)
+        assert owner.warm.standby.pids()
+
+    play(scene)
+
+
+def test_the_kernels_environment_can_be_given(owner: Ownership) -> None:
+    async def scene() -> None:
+        await warmed(owner)
+        async with kernel(env={**os.environ, "MINE": "1"}, cwd="/") as manager:
+            code = "import os; print(os.environ['MINE'], os.getcwd())"
+            assert await answer(manager, code) == "1 /\n"
+            assert mode(owner, manager) == "fork"
+
+    play(scene)
+
+
+def test_a_dozen_at_once(owner: Ownership) -> None:
+    async def scene() -> None:
+        await warmed(owner)
+
+        async def one(number: int) -> str:
+            async with kernel() as manager:
+                return await answer(manager, f"print({number})")
+
+        found = await asyncio.gather(*(one(number) for number in range(12)))
+        assert found == [f"{number}\n" for number in range(12)]
+
+    play(scene)

@@ -1,0 +1,244 @@
+"""Standby kernels: kept ready, claimed only where they fit, gone with their owner."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from warm_kernels import Kennel, until
+
+from jupyter_ownedkernels import launcher_standby
+from jupyter_ownedkernels.errors import WarmLost
+
+
+@pytest.fixture
+def ready(kennel: Kennel) -> Kennel:
+    """With a first kernel started, and one standing by."""
+    assert kennel.warm_up()["state"] == "ready"
+    assert kennel.forked() is not None
+    waiting(kennel)
+    return kennel
+
+
+def waiting(kennel: Kennel) -> int:
+    """The process that stands by; waits for it."""
+    until(lambda: kennel.pool.to_json()[0]["standby"], "a standby kernel")
+    (pid,) = kennel.pool.standby.pids()
+    return pid
+
+
+def reserve(kennel: Kennel, **environment: str) -> dict[str, int] | None:
+    return kennel.pool.reserve(
+        [*kennel.argv, "/x.json"], {**kennel.environment, **environment}, "/x.json"
+    )
+
+
+def gone(pid: int) -> None:
+    until(lambda: not os.path.exists(f"/proc/{pid}"), f"the end of {pid}")
+
+
+def test_there_is_none_before_a_first_kernel(kennel: Kennel) -> None:
+    assert kennel.warm_up()["state"] == "ready"
+    assert reserve(kennel) is None
+    assert kennel.pool.standby._making == 0
+    assert kennel.pool.standby.pids() == []
+
+
+def test_a_claim_is_followed_by_another_one(ready: Kennel) -> None:
+    first = waiting(ready)
+    kernel = ready.start("standby")
+    assert kernel.pid == first
+    assert kernel.value("1 + 1") == 2
+    assert waiting(ready) != first
+
+
+def test_claimed_is_claimed_once(ready: Kennel) -> None:
+    assert reserve(ready) is not None
+    assert reserve(ready) is None
+
+
+def test_another_environment_does_not_fit_but_what_is_of_one_launch_does(ready: Kennel) -> None:
+    assert reserve(ready, SOMETHING="else") is None
+    assert reserve(ready, PYTHONPATH="/else") is None
+    assert reserve(ready, JPY_SESSION_NAME="a", PWD="/b", JUPYTER_OWNEDKERNELS_LAUNCH="c")
+
+
+def test_other_arguments_do_not_fit(ready: Kennel) -> None:
+    argv = [*ready.argv[:-1], "--debug", "-f", "/x.json"]
+    assert ready.pool.reserve(argv, ready.environment, "/x.json") is None
+
+
+def test_it_comes_into_its_own_folder_and_session(ready: Kennel) -> None:
+    folder = ready.folder / "there"
+    folder.mkdir()
+    request_environment = {**ready.environment, "JPY_SESSION_NAME": "/n.ipynb", "PWD": str(folder)}
+    kernel = ready.start("standby", cwd=str(folder), env=request_environment, umask=0o77)
+    assert kernel.value("__import__('os').getcwd()") == str(folder)
+    assert kernel.value("__session__") == "/n.ipynb"
+    assert kernel.value("__import__('os').environ['PWD']") == str(folder)
+    kernel.run("open('made', 'w').close()")
+    assert (folder / "made").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("trouble", ["folder", "config", "package", "encryption", "environment"])
+def test_what_it_cannot_become_costs_the_ports_and_nothing_else(
+    ready: Kennel, trouble: str
+) -> None:
+    pid = waiting(ready)
+    ports = reserve(ready)
+    changes: dict[str, Any] = {}
+    if trouble == "folder":
+        changes["cwd"] = str(ready.folder / "none")
+    if trouble == "environment":
+        changes["env"] = {**ready.environment, "SOMETHING": "else"}
+    if trouble == "config":
+        profile = ready.folder / "ipython" / "profile_default"
+        (profile / "ipython_config.py").write_text("c.InteractiveShell.colors = 'NoColor'")
+    request = ready.request(ports, **changes)
+    if trouble == "encryption":
+        content = json.loads(Path(request.connection_file).read_text())
+        content.update(curve_publickey="x" * 40, curve_secretkey="y" * 40)
+        Path(request.connection_file).write_text(json.dumps(content))
+    if trouble == "package":
+        stamp = ready.folder / "stamp"
+        stamp.write_text("")
+        process = next(iter(ready.pool._slots.values())).process
+        assert process is not None
+        touched = touch_a_package_of(pid)
+    try:
+        with pytest.raises(WarmLost):
+            ready.forked(request)
+    finally:
+        if trouble == "package":
+            touched()
+    gone(pid)
+    assert ready.start("exec").value("1 + 1") == 2
+
+
+def touch_a_package_of(pid: int) -> Any:
+    """Change the time of one file that the kernel has imported; the answer undoes it."""
+    import ipykernel.heartbeat
+
+    path = ipykernel.heartbeat.__file__
+    before = os.stat(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000_000))
+    return lambda: os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_configuration_file_makes_it_unfit_from_the_start(kennel: Kennel) -> None:
+    profile = kennel.folder / "ipython" / "profile_default"
+    profile.mkdir(parents=True)
+    trace = kennel.folder / "trace"
+    (profile / "ipython_kernel_config.py").write_text(f"open({str(trace)!r}, 'a').write('x')")
+    kennel.warm_up()
+    kennel.start("fork")
+    until(lambda: kennel.pool.standby.reason, "a reason")
+    assert "ipython_kernel_config.py" in (kennel.pool.standby.reason or "")
+    before = trace.read_text()
+    kennel.start("fork")
+    until(lambda: kennel.pool.standby._making == 0, "nothing in the making")
+    assert trace.read_text() == before + "x"
+    assert kennel.pool.standby.pids() == []
+
+
+def test_one_that_died_is_not_given_out(ready: Kennel) -> None:
+    pid = waiting(ready)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: ready.pool.standby.pids() == [], "that it is noticed")
+    assert reserve(ready) is None
+    assert ready.start("fork").value("1 + 1") == 2
+    assert waiting(ready) != pid
+
+
+def test_one_that_does_not_answer_is_given_up(
+    ready: Kennel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher_standby, "_CLAIM_TIMEOUT", 0.3)
+    pid = waiting(ready)
+    ports = reserve(ready)
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(WarmLost):
+        ready.forked(ready.request(ports))
+    gone(pid)
+
+
+def test_a_reservation_that_nobody_uses_ends(
+    ready: Kennel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = waiting(ready)
+    assert reserve(ready)
+    monkeypatch.setattr(launcher_standby, "_RESERVATION", 0.0)
+    assert ready.forked() is not None
+    gone(pid)
+
+
+def test_none_when_memory_is_low(tmp_path: Path) -> None:
+    kennel = Kennel(tmp_path, standby=1)
+    kennel.pool.standby._low = lambda: True
+    try:
+        kennel.warm_up()
+        assert kennel.forked() is not None
+        until(lambda: kennel.pool.standby.reason, "a reason")
+        assert kennel.pool.standby.reason == "memory is low"
+        assert kennel.pool.standby.pids() == []
+    finally:
+        kennel.close()
+
+
+def test_closing_ends_it(ready: Kennel) -> None:
+    pid = waiting(ready)
+    ready.pool.close()
+    gone(pid)
+
+
+def test_the_keeper_of_a_claimed_one_knows_the_new_connection_file(tmp_path: Path) -> None:
+    """The owner is killed: standby and claimed kernel end, and the claimed one's file goes."""
+    program = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+from warm_kernels import Kennel, until
+kennel = Kennel(Path({str(tmp_path)!r}), standby=1)
+kennel.warm_up()
+kernel = kennel.start("standby")
+until(lambda: kennel.pool.to_json()[0]["standby"], "the next")
+print(kernel.pid, *kennel.pool.standby.pids(), kernel.path, flush=True)
+sys.stdin.read()
+"""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    assert owner.stdin is not None
+    claimed, standby, path = owner.stdout.readline().split()
+    assert os.path.exists(path)
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    owner.stdin.close()
+    gone(int(claimed))
+    gone(int(standby))
+    until(lambda: not os.path.exists(path), "the removal of the connection file")
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> Iterator[Kennel]:
+    made = Kennel(tmp_path, standby=2)
+    yield made
+    made.close()
+
+
+def test_never_more_than_wanted(several: Kennel) -> None:
+    several.warm_up()
+    for _ in range(4):
+        assert several.forked() is not None
+    until(lambda: several.pool.to_json()[0]["standby"] == 2, "two")
+    until(lambda: several.pool.standby._making == 0, "nothing in the making")
+    assert len(several.pool.standby.pids()) == 2
