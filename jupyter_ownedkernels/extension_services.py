@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -16,6 +16,7 @@ from .handlers_base import Services
 from .models import FindingKind
 from .other_kernels import OtherKernels
 from .provisioner import OwnedProvisioner
+from .redaction_known import KnownSecrets
 from .scanning import Scanner
 from .telemetry import Telemetry
 from .views_server import ServerViews
@@ -43,9 +44,7 @@ def build(serverapp: ServerApp, mode: Mode) -> Services:
     def run(function: Callable[[], Any], /) -> Awaitable[Any]:
         return loop.run_in_executor(executor, function)
 
-    def secrets() -> list[str]:
-        return list(_secrets(serverapp))
-
+    secrets = KnownSecrets(serverapp.identity_provider, serverapp.kernel_manager)
     event_logger = serverapp.event_logger
     assert event_logger is not None
     runtime_dir = settings.runtime_dir or jupyter_runtime_dir()
@@ -78,25 +77,11 @@ def build(serverapp: ServerApp, mode: Mode) -> Services:
         on_cleaned=telemetry.cleaned,
     )
     if owned is not None:
-        telemetry.follow(owned)
+        telemetry.follow(owned, also=lambda record: secrets.note(record.kernel_id))
         others = OtherKernels(owned, serverapp.kernel_manager, OwnedProvisioner, secrets)
         others.follow(event_logger)
     telemetry_metrics.PRESENT.source = _Present(views, scanner, owned, loop)
     return Services(mode, owned, views, scanner, telemetry, run, secrets)
-
-
-def _secrets(serverapp: ServerApp) -> Iterator[str]:
-    identity_provider: Any = serverapp.identity_provider
-    for name in ("token", "hashed_password"):
-        value = getattr(identity_provider, name, "")
-        if isinstance(value, str) and value:
-            yield value
-    manager: Any = serverapp.kernel_manager
-    for kernel_id in manager.list_kernel_ids():
-        session = getattr(manager.get_kernel(kernel_id), "session", None)
-        key = getattr(session, "key", b"")
-        if isinstance(key, bytes) and key:
-            yield key.decode("utf-8", "replace")
 
 
 class _Present:

@@ -19,18 +19,24 @@ _NAME = (
     r"(?:token|passwd|password|passphrase|secret|credential|(?:session|api|access|private|auth)"
     r"[._-]?key)"
 )
-_OPTION = re.compile(rf"--?[\w.-]*{_NAME}s?", re.IGNORECASE)
+_OPTION = re.compile(rf"--?[\w.-]{{0,64}}{_NAME}s?", re.IGNORECASE)
+# Every repetition has a bound, so that no argument takes longer than its length.
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     # --IdentityProvider.token=x, TOKEN=x, ?token=x, "password": "x"
     (
-        re.compile(rf"([\w.-]*{_NAME}s?[\w.-]*[\"']?\s*[=:]\s*)[\"']?[^\s\"'&]+", re.IGNORECASE),
+        re.compile(
+            rf"({_NAME}[\w.-]{{0,64}}[\"']?\s{{0,8}}[=:]\s{{0,8}})[\"']?[^\s\"'&]+",
+            re.IGNORECASE,
+        ),
         rf"\1{MASK}",
     ),
     (
-        re.compile(r"(authorization[\"']?\s*[:=]\s*[\"']?\w+\s+)[^\s\"']+", re.IGNORECASE),
+        re.compile(
+            r"(authorization[\"']?\s{0,8}[:=]\s{0,8}[\"']?\w{1,32}\s{1,8})[^\s\"']+", re.IGNORECASE
+        ),
         rf"\1{MASK}",
     ),
-    (re.compile(r"(://)[^/\s@]+@"), rf"\1{MASK}@"),
+    (re.compile(r"(://)[^/\s@]{1,512}@"), rf"\1{MASK}@"),
 )
 
 

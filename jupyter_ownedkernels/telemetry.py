@@ -38,11 +38,18 @@ class Telemetry:
         self._loop = loop
         self._told: set[str] = set()
         self._stop: Callable[[], None] = lambda: None
+        self._also: Callable[[LaunchRecord], None] = lambda _: None
         if SCHEMA_ID not in event_logger.schemas:
             event_logger.register_event_schema(SCHEMA)
 
-    def follow(self, ownership: Ownership) -> None:
-        """Tell of each transition of the newest launches from now on."""
+    def follow(
+        self, ownership: Ownership, also: Callable[[LaunchRecord], None] = lambda _: None
+    ) -> None:
+        """Tell of each transition of the newest launches from now on.
+
+        ``also`` is called with each, on the event loop.
+        """
+        self._also = also
         self._stop = ownership.listen(self._on_transition)
         ownership.warm.on_disabled = self._on_warm_disabled
 
@@ -101,6 +108,7 @@ class Telemetry:
         self._emit("warm_disabled", message=f"{interpreter}: {reason}")
 
     def _transition(self, record: LaunchRecord, before: State) -> None:
+        self._also(record)
         if before is State.LAUNCHING:
             self._launch_settled(record)
         if record.state is State.ENDED and _ran(record):

@@ -19,7 +19,7 @@ NAME = PACKAGE.name
 # a star covers a family: journal, journal_read, journal_lock.
 LAYERS: dict[str, list[str]] = {
     "runtime": ["runtime.*"],
-    "base": ["_version", "errors", "identity", "models", "redaction", "sharing"],
+    "base": ["_version", "errors", "identity", "models", "redaction*", "sharing"],
     "store": ["journal*", "connections*"],
     "mechanism": [
         "adopter",

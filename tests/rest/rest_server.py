@@ -19,6 +19,8 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from support import census
 from support.workspace import Workspace
 
+from jupyter_ownedkernels.telemetry import SCHEMA_ID
+
 _TIMEOUT = 60.0
 # Only what is needed: a server with JupyterLab starts twice as slowly.
 _EXTENSIONS = {
@@ -67,7 +69,10 @@ class RestServer:
         self.root.mkdir(parents=True)
         self.log_path = folder / "log"
         config_path = folder / "config.py"
-        config_path.write_text(config)
+        self.events_path = folder / "events"
+        handler = f"logging.FileHandler({str(self.events_path)!r})"
+        events = f"import logging\nc.EventLogger.handlers = [{handler}]\n"
+        config_path.write_text(events + config)
         environment = workspace.environment("", JUPYTER_TOKEN=self.token, **env)
         del environment["JUPYTER_DEFAULT_PROVISIONER_NAME"]
         self.answers: list[bytes] = []
@@ -170,6 +175,26 @@ class RestServer:
 
     def metrics(self) -> str:
         return self.ask("GET", "/metrics").body.decode()
+
+    def events(self, action: str | None = None, **fields: Any) -> list[dict[str, Any]]:
+        """Events of ours so far, of this action and with these fields."""
+        if not self.events_path.exists():
+            return []
+        whole, _, _ = self.events_path.read_text().rpartition("\n")
+        found = [json.loads(line) for line in whole.splitlines()]
+        return [
+            {name: value for name, value in event.items() if not name.startswith("__")}
+            for event in found
+            if event["__schema__"] == SCHEMA_ID
+            and action in (None, event["action"])
+            and all(event.get(name) == value for name, value in fields.items())
+        ]
+
+    def event(self, action: str, **fields: Any) -> dict[str, Any]:
+        """Wait for the event; the last one of its kind."""
+        return census.wait_until(
+            lambda: self.events(action, **fields), 30, f"the event {action} {fields}"
+        )[-1]
 
     # -- kernels ---------------------------------------------------------------------
 
