@@ -263,11 +263,14 @@ def one_folder(one: Journal, tmp_path: Path) -> list[Path]:
 def test_a_record_that_must_not_be_written_is_an_error_not_an_exception(
     one: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert not one._put({"event": "running", "launch_id": "launch-1", "token": "x"})
+    assert one.launching(launch(1))
+    assert one.launching(launch(2))
+    assert not one._put({"event": "retiring", "launch_id": "launch-1", "token": "x"})
     assert one.write_errors == 1
     assert one.writable
     assert "token" in caplog.text
-    assert one.launching(launch())
+    assert not one.on_record("launch-1")
+    assert one.on_record("launch-2")
 
 
 # -- staying short -----------------------------------------------------------------------
@@ -439,8 +442,17 @@ def test_writers_do_not_wait_for_a_file_to_be_shortened(
         assert done.wait(30)
         real(fd)
 
+    in_the_new_file: list[str] = []
+    replace_ = os.replace
+
+    def replaced(source: str, target: str) -> None:
+        replace_(source, target)
+        # A crash right here must not cost what the owner itself has written.
+        in_the_new_file.extend(found.launch_id for found in journal.read(target).open)
+
     one.launching(launch(1))
     monkeypatch.setattr(os, "fsync", slow)
+    monkeypatch.setattr(os, "replace", replaced)
     one._compact_at = 0
     one.ended("launch-9", None)
     assert at_work.wait(30)
@@ -454,6 +466,7 @@ def test_writers_do_not_wait_for_a_file_to_be_shortened(
     assert os.stat(one.path).st_ino != before
     assert [found.state for found in view(one).open] == [State.RETIRING, State.RETIRING]
     assert one._fold.launches["launch-2"].state is State.RETIRING
+    assert in_the_new_file == ["launch-1", "launch-2"]
 
 
 @pytest.mark.parametrize("what", ["removed", "closed"])
@@ -479,11 +492,14 @@ def test_a_file_that_goes_while_it_is_shortened(
         assert one.retiring("launch-1")
     else:
         one._closed = True
+    before = os.stat(one.path).st_ino
     done.set()
     settled(one)
     one._closed = False
     assert os.listdir(os.path.dirname(one.path)) == [os.path.basename(one.path)]
-    assert [found.launch_id for found in view(one).open] == ["launch-1"]
+    assert os.stat(one.path).st_ino == before
+    expected = State.RETIRING if what == "removed" else State.LAUNCHING
+    assert [found.state for found in view(one).open] == [expected]
     assert journal.is_locked(one.path) is Lock.LOCKED
 
 
@@ -505,6 +521,18 @@ def test_when_shortening_fails_the_old_file_goes_on(
     assert len(os.listdir(os.path.dirname(one.path))) == 1
     assert one.running("launch-1", keeper=None, process=None, sessions=[])
     assert view(one).launches["launch-1"].state is State.RUNNING
+
+
+def test_a_new_file_in_place_of_a_lost_one_holds_what_matters(folder: Path) -> None:
+    one = make(folder, history_limit=3)
+    for number in range(20):
+        whole(one, number)
+    one.launching(launch(50))
+    assert one.path is not None
+    os.unlink(one.path)
+    one.retiring("launch-50")
+    assert sorted(view(one).launches) == ["launch-17", "launch-18", "launch-19", "launch-50"]
+    one.close()
 
 
 def test_memory_is_bounded_too(folder: Path) -> None:
