@@ -12,7 +12,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import UnknownKernel
@@ -33,7 +33,7 @@ _SECRET = re.compile(
     r"|connection_info|private",
     re.IGNORECASE,
 )
-_MOST_ITEMS = 50
+_MOST_ITEMS = 200
 _LONGEST_TEXT = 256
 _DEEPEST = 4
 _DROP = object()
@@ -45,33 +45,52 @@ def without_secrets(info: Mapping[str, Any], secrets: Iterable[str] = ()) -> dic
     Left out are fields whose names sound secret, the connection info (it has the key),
     and every text in which one of ``secrets`` stands, whatever its field is called.
     """
-    known = [one for one in secrets if one]
-    cleaned = _cleaned(dict(info), known, 0)
+    cleaned = _Cleaner([one for one in secrets if one]).clean(dict(info), 0)
     return cleaned if isinstance(cleaned, dict) else {}
 
 
-def _cleaned(value: Any, secrets: Collection[str], depth: int) -> Any:
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        return value if abs(value) < 1 << 63 else _DROP
-    if isinstance(value, float):
-        return value if math.isfinite(value) else _DROP
-    if isinstance(value, str):
-        return _DROP if any(one in value for one in secrets) else value[:_LONGEST_TEXT]
-    if depth == _DEEPEST:
+class _Cleaner:
+    def __init__(self, secrets: Collection[str]) -> None:
+        self._secrets = secrets
+        self._left = _MOST_ITEMS
+
+    def clean(self, value: Any, depth: int) -> Any:
+        self._left -= 1
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int):
+            return value if abs(value) < 1 << 63 else _DROP
+        if isinstance(value, float):
+            return value if math.isfinite(value) else _DROP
+        if isinstance(value, str):
+            secret = any(one in value for one in self._secrets)
+            return _DROP if secret else value[:_LONGEST_TEXT]
+        if depth < _DEEPEST and isinstance(value, Mapping):
+            return self._mapping(value, depth + 1)
+        if depth < _DEEPEST and isinstance(value, (list, tuple)):
+            return self._list(value, depth + 1)
         return _DROP
-    if isinstance(value, Mapping):
-        pairs = {
-            name: _cleaned(item, secrets, depth + 1)
-            for name, item in list(value.items())[:_MOST_ITEMS]
-            if isinstance(name, str) and not _SECRET.search(name)
-        }
-        return {name: item for name, item in pairs.items() if item is not _DROP}
-    if isinstance(value, (list, tuple)):
-        items = [_cleaned(item, secrets, depth + 1) for item in value[:_MOST_ITEMS]]
-        return [item for item in items if item is not _DROP]
-    return _DROP
+
+    def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        kept = {}
+        for name, item in value.items():
+            if self._left <= 0:
+                break
+            if isinstance(name, str) and len(name) <= _LONGEST_TEXT and not _SECRET.search(name):
+                cleaned = self.clean(item, depth)
+                if cleaned is not _DROP:
+                    kept[name] = cleaned
+        return kept
+
+    def _list(self, value: Sequence[Any], depth: int) -> list[Any]:
+        kept = []
+        for item in value:
+            if self._left <= 0:
+                break
+            cleaned = self.clean(item, depth)
+            if cleaned is not _DROP:
+                kept.append(cleaned)
+        return kept
 
 
 class OtherKernels:
