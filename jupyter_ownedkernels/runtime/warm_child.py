@@ -16,7 +16,7 @@ from typing import Any, Callable
 from . import lineage, warm_gate, warm_title, wire
 from .child import Unwind
 from .warm_rehearsal import rehearse
-from .warm_shelf import Shelf
+from .warm_shelf import Needs, Shelf
 from .warm_standby import Standby
 
 _PARENT = "parent_handle"
@@ -33,7 +33,9 @@ class Template:
         self._imported: dict[str, str] = {}
         self._files: dict[str, tuple[int, int, int]] = {}
         self._preload: set[str] = set()
-        self._shelved: list[list[str]] = []
+        self._shelved: list[str] = []
+        self._late: list[str] = []
+        self._needs = Needs()
         self._foreign: list[str] = []
         self.kernel: Callable[[str], str] | None = None
         """In a forked child: makes it the kernel, and answers the module to run."""
@@ -45,12 +47,12 @@ class Template:
         """
         rehearsal = rehearse(self._machinery)
         self._foreign = rehearsal.unneeded
-        for name in rehearsal.modules:
-            # Where it fails a child imports it when it needs it, and shows the error.
-            with contextlib.suppress(Exception):
-                importlib.import_module(name)
-        if rehearsal.late:
-            self._shelved.append(rehearsal.late)
+        with self._needs:
+            for name in rehearsal.modules:
+                # Where it fails a child imports it when it needs it, and shows the error.
+                with contextlib.suppress(Exception):
+                    importlib.import_module(name)
+        self._late = rehearsal.late
         return rehearsal.reason
 
     def import_preload(self, names: list[str]) -> list[str]:
@@ -61,12 +63,13 @@ class Template:
         for name in names:
             before = set(sys.modules)
             try:
-                importlib.import_module(name)
+                with self._needs:
+                    importlib.import_module(name)
             except BaseException as error:
                 troubles.append(f"{name}: {type(error).__name__}: {error}")
                 continue
             self._preload.add(name.partition(".")[0])
-            self._shelved.append([new for new in sys.modules if new not in before])
+            self._shelved += [new for new in sys.modules if new not in before]
         if os.environ["MPLBACKEND"] == _INLINE and "MPLBACKEND" not in self._before:
             del os.environ["MPLBACKEND"]
         return troubles
@@ -107,7 +110,8 @@ class Template:
         if hasattr(sys, "orig_argv"):
             sys.orig_argv = list(argv)
         if channel is not None:
-            Standby(channel, request["env"], self.changed).arrange()
+            given = request["env"]
+            Standby(channel, given, self.changed, self._refuse_shadowed).arrange()
         if not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated):
             sys.path.insert(0, os.getcwd())
         self.kernel = lambda package: self._undress(module, package)
@@ -119,7 +123,7 @@ class Template:
             del sys.modules[name]
         for name in self._foreign:
             sys.modules.pop(name, None)
-        Shelf(self._shelved)
+        Shelf(self._shelved, self._late, self._needs)
         main = types.ModuleType("__main__")
         main.__dict__["__builtins__"] = builtins
         sys.modules["__main__"] = main

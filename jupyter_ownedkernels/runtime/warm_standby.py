@@ -39,13 +39,18 @@ class Standby:
     """Holds one application back, and lets it go on as the kernel that is claimed."""
 
     def __init__(
-        self, channel: int, given: Mapping[str, str], changed: Callable[[], str | None]
+        self,
+        channel: int,
+        given: Mapping[str, str],
+        changed: Callable[[], str | None],
+        refuse_folder: Callable[[], None],
     ) -> None:
         self._channel = socket.socket(fileno=channel)
         self._given = dict(given)
         self._folder = os.getcwd()
         self._entries = sys.path.count(self._folder)
         self._changed = changed
+        self._refuse_folder = refuse_folder
         self._undo: list[Callable[[], None]] = []
         self._claimed = False
 
@@ -143,6 +148,7 @@ class Standby:
     def _move(self, folder: str | None) -> None:
         if folder is not None:
             os.chdir(folder)
+        self._refuse_folder()
         # Where ``python -m`` has put it, unless the kernel's module took it out.
         if sys.path.count(self._folder) > self._entries:
             sys.path[sys.path.index(self._folder)] = os.getcwd()

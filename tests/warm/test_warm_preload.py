@@ -1,0 +1,141 @@
+"""Preloaded modules: there at once, and not to be seen before they are asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from warm_kernels import Kennel, until
+
+from jupyter_ownedkernels.errors import WarmLost
+
+# An interpreter with ipykernel, numpy, pandas and matplotlib.
+SCIENCE = os.environ.get("OWNEDKERNELS_TEST_SCIENCE", "")
+
+PACKAGE = {
+    "shop/__init__.py": "import time\nfrom . import shelf\nfrom .shelf import thing\n"
+    "made = time.time()",
+    "shop/shelf.py": "import depot.cellar\nthing = depot.cellar.barrel",
+    "shop/later.py": "value = 7",
+    "depot/__init__.py": "import secrets\nnumber = secrets.token_hex()",
+    "depot/cellar.py": "barrel = ['wine']",
+    "unrelated.py": "value = 8",
+}  # fmt: skip
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Kennel]:
+    kennel = Kennel(tmp_path, preload=["shop", "shop.later", "unrelated"], standby=1)
+    for name, source in PACKAGE.items():
+        path = tmp_path / "packages" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    kennel.environment["PYTHONPATH"] = str(tmp_path / "packages")
+    kennel.cwd = tmp_path / "work"
+    kennel.cwd.mkdir()
+    entry = kennel.warm_up()
+    assert (entry["state"], entry["reason"]) == ("ready", None)
+    assert entry["preload"] == ["shop", "shop.later", "unrelated"]
+    yield kennel
+    kennel.close()
+
+
+NAMES = (
+    "sorted(n for n in __import__('sys').modules"
+    " if n.split('.')[0] in {'shop', 'depot', 'unrelated'})"
+)
+
+
+@pytest.mark.parametrize("how", ["fork", "standby"])
+def test_each_import_brings_what_it_would_have_brought(shop: Kennel, how: str) -> None:
+    kernel = shop.start(how)
+    assert kernel.value(NAMES) == []
+    kernel.run("import shop.shelf as s")
+    assert kernel.value(NAMES) == ["depot", "depot.cellar", "shop", "shop.shelf"]
+    kernel.run("import shop, depot; assert shop.shelf is s and s.depot is depot")
+    kernel.run("from shop.later import value")
+    assert kernel.value("value") == 7
+    assert "unrelated" not in kernel.value(NAMES)
+    kernel.run("import unrelated, sys")
+    assert kernel.value("type(sys.meta_path[0]).__name__") != "Shelf"
+    origins = kernel.value("[sys.modules[n].__spec__.origin for n in " + NAMES + "]")
+    assert all(str(shop.folder) in origin for origin in origins)
+    assert kernel.value("type(shop.__spec__.loader).__name__") == "SourceFileLoader"
+
+
+def test_the_code_ran_once_for_all_kernels(shop: Kennel) -> None:
+    expression = "(__import__('shop').made, __import__('depot').number)"
+    one, other = (shop.start(how).value(expression) for how in ("fork", "standby"))
+    assert one == other
+
+
+def test_reload_and_a_second_import_run_it_again(shop: Kennel) -> None:
+    kernel = shop.start("fork")
+    kernel.run("import importlib, sys, shop; before = shop.made")
+    kernel.run("importlib.reload(shop); assert shop.made > before")
+    kernel.run("before = shop.made; del sys.modules['shop']; import shop")
+    kernel.run("assert shop.made > before")
+
+
+@pytest.mark.parametrize("name", ["shop.py", "depot", "matplotlibrc"])
+def test_what_the_working_folder_hides_is_not_preloaded(shop: Kennel, name: str) -> None:
+    if name == "depot":
+        (shop.cwd / name).mkdir()
+        (shop.cwd / name / "__init__.py").write_text("")
+        shop.pool.preload = ("shop", "depot")
+        assert shop.warm_up()["state"] == "ready"
+    else:
+        (shop.cwd / name).write_text("made = 'mine'")
+    assert shop.forked() is None
+    assert shop.pool.to_json()[-1]["failures"] == 0
+    request = shop.request(cwd="/")
+    assert shop.forked(request) is not None
+    until(lambda: shop.pool.to_json()[-1]["standby"], "a standby kernel")
+    ports = shop.pool.reserve([*shop.argv, "/x.json"], shop.environment, "/x.json")
+    with pytest.raises(WarmLost):
+        shop.forked(shop.request(ports))
+
+
+def test_a_module_that_cannot_be_imported_is_reported_and_the_rest_is_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kennel = Kennel(tmp_path, preload=["no_such_module", "wave"])
+    try:
+        assert kennel.warm_up()["state"] == "ready"
+        assert "no_such_module: ModuleNotFoundError" in caplog.text
+        assert kennel.start("fork").value("'wave' in __import__('sys').modules") is False
+    finally:
+        kennel.close()
+
+
+@pytest.fixture(scope="module")
+def science(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kennel]:
+    if not SCIENCE:
+        pytest.skip("OWNEDKERNELS_TEST_SCIENCE names no interpreter")
+    preload = ["numpy", "pandas", "matplotlib.pyplot"]
+    kennel = Kennel(tmp_path_factory.mktemp("science"), preload=preload, standby=1)
+    kennel.argv[0] = SCIENCE
+    assert kennel.warm_up()["preload"] == preload
+    yield kennel
+    kennel.close()
+
+
+@pytest.mark.parametrize("how", ["exec", "fork", "standby"])
+def test_numbers_frames_and_plots(science: Kennel, how: str) -> None:
+    kernel = science.start(how)
+    kernel.run("import sys; assert not {'numpy', 'pandas', 'matplotlib'} & set(sys.modules)")
+    kernel.run("import numpy as np, pandas as pd, matplotlib.pyplot as plt, pickle")
+    kernel.run("a = np.ones((300, 300)); assert (a @ a)[0, 0] == 300")
+    kernel.run("f = pd.DataFrame({'a': [1, 2]}); assert pickle.loads(pickle.dumps(f)).a.sum() == 3")
+    kernel.run("%matplotlib inline\nplt.plot([1, 2])")
+    assert "inline" in kernel.run("print(plt.get_backend())")
+
+
+def test_numpy_draws_different_numbers(science: Kennel) -> None:
+    draw = "(__import__('numpy').random.rand(), __import__('numpy').random.default_rng().random())"
+    one, other = (
+        science.start(how).run(f"print([float(x) for x in {draw}])") for how in ("fork", "fork")
+    )
+    assert one != other
