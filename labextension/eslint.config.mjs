@@ -31,6 +31,8 @@ export default defineConfig([
       ],
       // Namespaces of options and command ids are the custom of JupyterLab.
       '@typescript-eslint/no-namespace': 'off',
+      // A signal of Lumino takes a method and its `this` apart.
+      '@typescript-eslint/unbound-method': 'off',
       curly: ['error', 'all'],
       eqeqeq: 'error',
       'prefer-arrow-callback': 'error'
@@ -41,7 +43,8 @@ export default defineConfig([
     rules: {
       // Fakes stand in for parts of the app.
       '@typescript-eslint/no-unsafe-assignment': 'off',
-      '@typescript-eslint/no-unsafe-member-access': 'off'
+      '@typescript-eslint/no-unsafe-member-access': 'off',
+      '@typescript-eslint/no-unsafe-return': 'off'
     }
   },
   {

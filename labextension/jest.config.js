@@ -29,7 +29,7 @@ module.exports = {
     '!src/**/__tests__/**'
   ],
   coverageReporters: ['lcov', 'text'],
-  coverageThreshold: { global: { branches: 80, lines: 90 } },
+  coverageThreshold: { global: { branches: 90, lines: 95, statements: 90 } },
   reporters: ['default'],
   testRegex: 'src/.*\\.spec\\.tsx?$',
   transformIgnorePatterns: [`/node_modules/(?!${esModules.join('|')}).+`]

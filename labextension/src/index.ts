@@ -4,20 +4,31 @@ import {
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
+import { IRunningSessionManagers } from '@jupyterlab/running';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import type { IDisposable } from '@lumino/disposable';
 
 import { addCommands } from './commands';
+import { addKernelCommands, kernelActions } from './kernelcommands';
 import { OwnershipModel } from './model';
+import { kernelTitle } from './names';
+import { Notifier } from './notifications';
 import { OwnershipPanel } from './panel';
+import { StrayManager } from './running';
+import { followSettings, SETTINGS_ID } from './settings';
+import { StatusItem, strayCount } from './statusitem';
 import {
   CommandIDs,
   IOwnershipModel,
+  IOwnershipPanel,
   NAMESPACE,
   PANEL_ID,
   TRANSLATION_DOMAIN
 } from './tokens';
 
+export * from './api';
 export * from './tokens';
 
 /** Provides the one client of the server extension. */
@@ -26,63 +37,197 @@ const modelPlugin: JupyterFrontEndPlugin<IOwnershipModel> = {
   description: 'Provides the state of the kernels that this server owns.',
   autoStart: true,
   provides: IOwnershipModel,
-  activate: (app: JupyterFrontEnd) =>
-    new OwnershipModel(app.serviceManager.serverSettings)
+  optional: [ISettingRegistry],
+  activate: (app: JupyterFrontEnd, registry: ISettingRegistry | null) => {
+    const { serverSettings, events, sessions } = app.serviceManager;
+    const model = new OwnershipModel({ serverSettings, events });
+    void followSettings(registry, ({ pollInterval }) => {
+      model.pollInterval = pollInterval;
+    });
+    // What the app finds out about its sessions anyway: busy or idle, renamed, moved.
+    let known = '';
+    sessions.runningChanged.connect((_, models) => {
+      const now = JSON.stringify(
+        models.map(({ id, path, kernel }) => [
+          id,
+          path,
+          kernel?.id,
+          kernel?.execution_state
+        ])
+      );
+      if (now !== known) {
+        known = now;
+        model.touch();
+      }
+    });
+    return model;
+  }
 };
 
 /** The side panel, its commands and its settings. */
-const panelPlugin: JupyterFrontEndPlugin<void> = {
-  id: `${NAMESPACE}:plugin`,
+const panelPlugin: JupyterFrontEndPlugin<IOwnershipPanel> = {
+  id: SETTINGS_ID,
   description: 'Adds the side panel "Kernel Ownership".',
   autoStart: true,
+  provides: IOwnershipPanel,
   requires: [IOwnershipModel],
-  optional: [ISettingRegistry, ITranslator, ICommandPalette, ILayoutRestorer],
+  optional: [ITranslator, ICommandPalette, ILayoutRestorer],
   activate: (
     app: JupyterFrontEnd,
     model: IOwnershipModel,
-    settings: ISettingRegistry | null,
     translator: ITranslator | null,
     palette: ICommandPalette | null,
     restorer: ILayoutRestorer | null
   ) => {
     translator = translator ?? nullTranslator;
     const trans = translator.load(TRANSLATION_DOMAIN);
-    addCommands(app, model, trans);
+    // The toolbar of the panel is made of commands, and commands point into the panel.
+    addCommands(app, model, () => panel, trans);
+    addKernelCommands(app, model, trans);
     const panel = new OwnershipPanel({
       commands: app.commands,
       model,
-      translator
+      translator,
+      handlers: {
+        titleOf: kernel =>
+          kernelTitle(kernel, app.serviceManager.sessions.running()),
+        actionsOf: kernelActions(app, trans),
+        open: kernel =>
+          void app.commands.execute(CommandIDs.openKernel, {
+            kernelId: kernel.kernel_id
+          })
+      }
     });
     // The left area keeps ranks below 500 for JupyterLab itself.
     app.shell.add(panel, 'left', { rank: 600, type: 'Kernel Ownership' });
     restorer?.add(panel, PANEL_ID);
-    palette?.addItem({
-      command: CommandIDs.show,
-      category: trans.__('Kernel Operations'),
-      args: { isPalette: true }
-    });
-    if (settings) {
-      void followSettings(settings, panel);
+    const category = trans.__('Kernel Operations');
+    for (const command of [
+      CommandIDs.show,
+      CommandIDs.refresh,
+      CommandIDs.scan,
+      CommandIDs.clean
+    ]) {
+      palette?.addItem({ command, category, args: { isPalette: true } });
     }
+    return panel;
   }
 };
 
-async function followSettings(
-  registry: ISettingRegistry,
-  panel: OwnershipPanel
-): Promise<void> {
-  try {
-    const settings = await registry.load(panelPlugin.id);
-    const apply = () => {
-      panel.pollInterval = settings.get('pollInterval').composite as number;
-    };
-    settings.changed.connect(apply);
-    apply();
-  } catch (error) {
-    console.warn(`Settings of ${panelPlugin.id} cannot be read`, error);
+/** "Stray Kernels" in Running Terminals and Kernels. */
+const runningPlugin: JupyterFrontEndPlugin<void> = {
+  id: `${NAMESPACE}:running`,
+  description: 'Adds stray kernels to Running Terminals and Kernels.',
+  autoStart: true,
+  requires: [IOwnershipModel],
+  optional: [IRunningSessionManagers, ISettingRegistry, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    model: IOwnershipModel,
+    managers: IRunningSessionManagers | null,
+    registry: ISettingRegistry | null,
+    translator: ITranslator | null
+  ) => {
+    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+    let added = false;
+    void followSettings(registry, ({ showInRunningPanel }) => {
+      // A section cannot be taken away again: hiding it waits for the next load.
+      if (managers && showInRunningPanel && !added) {
+        added = true;
+        managers.add(new StrayManager(model, app.commands, trans));
+      }
+    });
   }
-}
+};
 
-const plugins: JupyterFrontEndPlugin<unknown>[] = [modelPlugin, panelPlugin];
+/** Notifications of strays at the start, and of kernels that died. */
+const notificationPlugin: JupyterFrontEndPlugin<void> = {
+  id: `${NAMESPACE}:notifications`,
+  description: 'Tells of kernels that died and of what dead servers have left.',
+  autoStart: true,
+  requires: [IOwnershipModel],
+  optional: [ISettingRegistry, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    model: IOwnershipModel,
+    registry: ISettingRegistry | null,
+    translator: ITranslator | null
+  ) => {
+    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+    const notifier = new Notifier({
+      model,
+      commands: app.commands,
+      trans,
+      nameOf: kernelId => {
+        const kernel = model.kernels?.find(
+          ({ kernel_id }) => kernel_id === kernelId
+        );
+        return kernelTitle(
+          kernel ?? { kernel_id: kernelId, session: null },
+          app.serviceManager.sessions.running()
+        ).name;
+      },
+      memory: window.localStorage
+    });
+    const settings = followSettings(
+      registry,
+      ({ notifyStrays, notifyDeaths }) => {
+        notifier.strays = notifyStrays;
+        notifier.deaths = notifyDeaths;
+      }
+    );
+    void Promise.all([app.restored, settings]).then(() => notifier.start());
+  }
+};
+
+/** A count of strays in the status bar, while there are any. */
+const statusPlugin: JupyterFrontEndPlugin<void> = {
+  id: `${NAMESPACE}:status`,
+  description: 'Shows in the status bar that there are strays.',
+  autoStart: true,
+  requires: [IOwnershipModel],
+  optional: [IStatusBar, ISettingRegistry, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    model: IOwnershipModel,
+    statusBar: IStatusBar | null,
+    registry: ISettingRegistry | null,
+    translator: ITranslator | null
+  ) => {
+    // Notebook 7 has none.
+    if (!statusBar) {
+      return;
+    }
+    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+    const item = new StatusItem(
+      model,
+      trans,
+      () => void app.commands.execute(CommandIDs.show, { strays: true })
+    );
+    let registered: IDisposable | null = null;
+    void followSettings(registry, ({ showInStatusBar }) => {
+      if (!showInStatusBar) {
+        registered?.dispose();
+        registered = null;
+      } else if (!registered) {
+        registered = statusBar.registerStatusItem(`${NAMESPACE}:strays`, {
+          item,
+          align: 'left',
+          rank: 900,
+          isActive: () => strayCount(model) > 0,
+          activeStateChanged: model.changed
+        });
+      }
+    });
+  }
+};
+
+const plugins: JupyterFrontEndPlugin<unknown>[] = [
+  modelPlugin,
+  panelPlugin,
+  runningPlugin,
+  notificationPlugin,
+  statusPlugin
+];
 
 export default plugins;

@@ -1,32 +1,47 @@
 import { CommandToolbarButton } from '@jupyterlab/apputils';
 import type { ITranslator, TranslationBundle } from '@jupyterlab/translation';
-import { ReactWidget, SidePanel, UseSignal } from '@jupyterlab/ui-components';
+import { SidePanel } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
-import { Poll } from '@lumino/polling';
+import type { IDisposable } from '@lumino/disposable';
 import type { Message } from '@lumino/messaging';
-import React from 'react';
+import { Widget, type AccordionPanel } from '@lumino/widgets';
 
 import { ownershipIcon } from './icons';
-import { ServerView } from './serverview';
+import {
+  KernelsSection,
+  ServerSection,
+  StraysSection,
+  type IKernelHandlers
+} from './sections';
+import { findingsInWords } from './straysview';
 import {
   CommandIDs,
-  NAMESPACE,
   PANEL_ID,
   TRANSLATION_DOMAIN,
-  type IOwnershipModel
+  type IOwnershipModel,
+  type IOwnershipPanel
 } from './tokens';
+
+/** The heads of the three sections, in pixels. */
+const HEADS = 3 * 32;
+/** The most that the first section gets of the height. */
+const MOST = 0.4;
+/** Of the rest, what the kernels get. */
+const KERNELS = 0.58;
 
 /**
  * The side panel "Kernel Ownership".
  *
- * It asks when it is shown and then at a slow rate; while it is hidden, or its
- * browser tab is, nothing is fetched.
+ * It observes the model while it is visible; hidden, it asks for nothing.
  */
-export class OwnershipPanel extends SidePanel {
+export class OwnershipPanel extends SidePanel implements IOwnershipPanel {
   constructor(options: OwnershipPanel.IOptions) {
     super({ translator: options.translator });
+    const { commands, model } = options;
     const trans = options.translator.load(TRANSLATION_DOMAIN);
     const title = trans.__('Kernel Ownership');
+    this._model = model;
+    this._ownTrans = trans;
     this.id = PANEL_ID;
     this.addClass('jp-OwnedKernels');
     this.title.icon = ownershipIcon;
@@ -35,45 +50,129 @@ export class OwnershipPanel extends SidePanel {
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', title);
     this.toolbar.node.setAttribute('aria-label', trans.__('Kernel ownership'));
-    this.toolbar.addItem(
-      'refresh',
-      new CommandToolbarButton({
-        commands: options.commands,
-        id: CommandIDs.refresh,
-        args: { toolbar: true }
-      })
+    for (const id of [CommandIDs.refresh, CommandIDs.scan, CommandIDs.clean]) {
+      this.toolbar.addItem(
+        id.split(':')[1],
+        new CommandToolbarButton({ commands, id, args: { toolbar: true } })
+      );
+    }
+    this._kernels = new KernelsSection(model, trans, options.handlers);
+    this._strays = new StraysSection(
+      model,
+      trans,
+      () => void commands.execute(CommandIDs.clean)
     );
-    this.addWidget(new ServerSection(options.model, trans));
-    this._poll = new Poll({
-      auto: false,
-      factory: () => options.model.refresh(),
-      frequency: { interval: 60_000, backoff: true, max: 300_000 },
-      name: `${NAMESPACE}:poll`,
-      standby: () => (this.isVisible ? 'when-hidden' : true)
-    });
+    this._server = new ServerSection(model, trans, () => this._fit());
+    this.addWidget(this._server);
+    this.addWidget(this._kernels);
+    this.addWidget(this._strays);
+    this._live.addClass('jp-OwnedKernels-live');
+    this._live.node.setAttribute('role', 'status');
+    this.header.addWidget(this._live);
+    this.header.addClass('jp-OwnedKernels-header');
+    model.changed.connect(this._announce, this);
   }
 
-  /** Seconds between two requests while the panel is visible. */
-  set pollInterval(seconds: number) {
-    const interval = seconds * 1000;
-    const max = Math.max(interval, 300_000);
-    this._poll.frequency = { interval, backoff: true, max };
+  revealKernel(kernelId: string): void {
+    this._kernels.show();
+    (this.content as AccordionPanel).expand(1);
+    this._kernels.reveal(kernelId);
+  }
+
+  revealStrays(): void {
+    (this.content as AccordionPanel).expand(2);
+    this._strays.reveal();
+  }
+
+  checkedStrays(): string[] {
+    return this._strays.checked();
   }
 
   dispose(): void {
     if (this.isDisposed) {
       return;
     }
-    this._poll.dispose();
+    this._model.changed.disconnect(this._announce, this);
+    this._observation?.dispose();
     super.dispose();
   }
 
   protected onAfterShow(msg: Message): void {
     super.onAfterShow(msg);
-    void this._poll.refresh();
+    this._observe();
   }
 
-  private _poll: Poll<void>;
+  protected onAfterAttach(msg: Message): void {
+    super.onAfterAttach(msg);
+    if (this.isVisible) {
+      this._observe();
+    }
+  }
+
+  protected onBeforeHide(msg: Message): void {
+    super.onBeforeHide(msg);
+    this._stopObserving();
+  }
+
+  protected onBeforeDetach(msg: Message): void {
+    super.onBeforeDetach(msg);
+    this._stopObserving();
+  }
+
+  private _observe(): void {
+    this._observation ??= this._model.observe();
+  }
+
+  /** Once there is something to measure: the first section as high as its text. */
+  private _fit(): void {
+    const height = this.content.node.clientHeight - HEADS;
+    const text = this._server.textHeight;
+    if (
+      this._isFitted ||
+      this._model.server.kind === 'unknown' ||
+      height <= 0 ||
+      text === 0
+    ) {
+      return;
+    }
+    this._isFitted = true;
+    const first = Math.min(text / height, MOST);
+    const second = (1 - first) * KERNELS;
+    (this.content as AccordionPanel).setRelativeSizes([
+      first,
+      second,
+      1 - first - second
+    ]);
+  }
+
+  private _stopObserving(): void {
+    this._observation?.dispose();
+    this._observation = null;
+  }
+
+  /** Tell a screen reader of a new scan: what it found, not how old it is. */
+  private _announce(): void {
+    const { strays, scanning } = this._model;
+    if (strays.kind !== 'report' || scanning || !this.isVisible) {
+      return;
+    }
+    const text = this._ownTrans.__(
+      'Strays and stale files: %1',
+      findingsInWords(strays.report, this._ownTrans)
+    );
+    if (this._live.node.textContent !== text) {
+      this._live.node.textContent = text;
+    }
+  }
+
+  private _model: IOwnershipModel;
+  private _ownTrans: TranslationBundle;
+  private _server: ServerSection;
+  private _isFitted = false;
+  private _kernels: KernelsSection;
+  private _strays: StraysSection;
+  private _live = new Widget();
+  private _observation: IDisposable | null = null;
 }
 
 export namespace OwnershipPanel {
@@ -81,25 +180,6 @@ export namespace OwnershipPanel {
     commands: CommandRegistry;
     model: IOwnershipModel;
     translator: ITranslator;
-  }
-}
-
-/** The section "This server". */
-class ServerSection extends ReactWidget {
-  constructor(
-    private _model: IOwnershipModel,
-    private _trans: TranslationBundle
-  ) {
-    super();
-    this.addClass('jp-OwnedKernels-section');
-    this.title.label = this._trans.__('This server');
-  }
-
-  protected render(): React.ReactElement {
-    return (
-      <UseSignal signal={this._model.changed}>
-        {() => <ServerView server={this._model.server} trans={this._trans} />}
-      </UseSignal>
-    );
+    handlers: IKernelHandlers;
   }
 }

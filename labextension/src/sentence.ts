@@ -1,13 +1,15 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { IHealth, ServerState } from './tokens';
-
-/** How much attention a state asks for; shown as an icon beside the sentence. */
-export type Tone = 'good' | 'warning' | 'neutral';
+import type { IHealth } from './api';
+import { asSentence } from './format';
+import type { Tone } from './pieces';
+import type { ServerState } from './tokens';
 
 export interface ISentence {
   tone: Tone;
   text: string;
+  /** A command that helps. */
+  advice?: string;
 }
 
 /** Say in one plain sentence what this server does for its kernels. */
@@ -22,13 +24,17 @@ export function describe(
       return {
         tone: 'warning',
         text: trans.__(
-          'The server extension jupyter_ownedkernels is off: kernels of this server are not watched.'
-        )
+          'The server extension jupyter_ownedkernels is off: kernels of this server are not watched. To switch it on, restart the server after'
+        ),
+        advice: 'jupyter server extension enable jupyter_ownedkernels'
       };
     case 'failed':
       return {
         tone: 'warning',
-        text: trans.__('The server did not answer: %1', server.message)
+        text: trans.__(
+          'The server did not answer: %1. It is asked again from time to time.',
+          server.message
+        )
       };
     case 'health':
       return describeHealth(server.health, trans);
@@ -48,20 +54,20 @@ function describeHealth(health: IHealth, trans: TranslationBundle): ISentence {
       return {
         tone: 'warning',
         text: trans.__(
-          'Kernels are watched, but without a full record: %1',
-          health.reason
+          'Kernels are watched, with less on record: %1',
+          asSentence(health.reason)
         )
       };
     case 'inactive':
       return {
         tone: 'warning',
-        text: trans.__('Not active: %1', health.reason)
+        text: trans.__('Not active: %1', asSentence(health.reason))
       };
     default:
       // A newer server may know more modes than this panel.
       return {
         tone: 'neutral',
-        text: trans.__('Mode “%1”. %2', health.mode, health.reason)
+        text: trans.__('Mode “%1”. %2', health.mode, asSentence(health.reason))
       };
   }
 }

@@ -1,13 +1,14 @@
 import { nullTranslator } from '@jupyterlab/translation';
 
+import type { Mode } from '../api';
 import { describe as sentence } from '../sentence';
-import type { IHealth, Mode, ServerState } from '../tokens';
+import type { ServerState } from '../tokens';
+import { health as sample } from './support/samples';
 
 const trans = nullTranslator.load('jupyter_ownedkernels');
 
 function health(mode: string, reason = ''): ServerState {
-  const health: IHealth = { mode: mode as Mode, reason, version: '0.1.0' };
-  return { kind: 'health', health };
+  return { kind: 'health', health: sample({ mode: mode as Mode, reason }) };
 }
 
 describe('the sentence about this server', () => {
@@ -18,20 +19,26 @@ describe('the sentence about this server', () => {
     ['full', health('full'), 'good', 'Every kernel is watched'],
     [
       'provisioner-only',
-      health('provisioner-only', 'Another manager is set.'),
+      health('provisioner-only', 'another manager is set'),
       'warning',
-      'Another manager is set.'
+      'another manager is set.'
     ],
     [
       'inactive',
-      health('inactive', 'Kernels run behind a Gateway.'),
+      health('inactive', 'kernels run behind a Gateway'),
       'warning',
-      'Not active: Kernels run behind a Gateway.'
+      'Not active: kernels run behind a Gateway.'
     ],
     ['a mode of the future', health('partial', 'New.'), 'neutral', 'partial']
   ])('for %s', (_, state, tone, text) => {
     const said = sentence(state, trans);
     expect(said.tone).toBe(tone);
     expect(said.text).toContain(text);
+  });
+
+  it('says what to do when the extension is off', () => {
+    expect(sentence({ kind: 'off' }, trans).advice).toBe(
+      'jupyter server extension enable jupyter_ownedkernels'
+    );
   });
 });

@@ -1,0 +1,193 @@
+import { nullTranslator } from '@jupyterlab/translation';
+
+import { StraysSection } from '../sections';
+import { Selection } from '../selection';
+import { sorted } from '../strayrows';
+import {
+  attach,
+  click,
+  FakeModel,
+  frames,
+  nameOf,
+  press,
+  row,
+  rows
+} from './support/fakes';
+import {
+  detached,
+  finding,
+  foreign,
+  report,
+  staleFile
+} from './support/samples';
+
+const trans = nullTranslator.load('jupyter_ownedkernels');
+const clean = jest.fn();
+
+async function show(model: FakeModel): Promise<StraysSection> {
+  return attach(new StraysSection(model, trans, clean));
+}
+
+const checked = (node: Element) =>
+  rows(node).map(one => one.getAttribute('aria-checked'));
+
+describe('the section of strays', () => {
+  it.each([
+    ['unknown', 'No scan yet'],
+    ['failed', 'Scan again, or run']
+  ])('in the state %s', async (kind, text) => {
+    const model = new FakeModel();
+    model.strays = { kind, message: 'broken' } as FakeModel['strays'];
+    const section = await show(model);
+    expect(section.node.textContent).toContain(text);
+    expect(section.checked()).toEqual([]);
+    expect(section.toolbar.node.textContent).toBe('');
+  });
+
+  it('says that the extension is off', async () => {
+    const model = new FakeModel();
+    model.server = { kind: 'off' };
+    const section = await show(model);
+    expect(section.node.textContent).toContain('cannot be shown');
+  });
+
+  it('says in words that there is nothing', async () => {
+    const section = await show(new FakeModel().found());
+    expect(section.node.textContent).toContain('Nothing is left behind');
+    expect(section.node.textContent).toContain('Last scan just now');
+    expect(section.node.querySelector('button')).toBeNull();
+    expect(section.toolbar.node.textContent).toBe('0');
+  });
+
+  it('says that a scan is not complete, and then claims nothing', async () => {
+    const model = new FakeModel();
+    model.strays = {
+      kind: 'report',
+      report: report([], {
+        complete: false,
+        incomplete_reason: '/proc is hidden'
+      })
+    };
+    const section = await show(model);
+    expect(section.node.textContent).toContain('/proc is hidden');
+    expect(section.node.textContent).not.toContain('Nothing is left');
+    model.scanning = true;
+    await model.tell();
+    expect(section.node.textContent).toContain('Scanning…');
+  });
+
+  it('checks what a clean of all takes, and nothing else', async () => {
+    const section = await show(
+      new FakeModel().found(
+        staleFile('f'),
+        foreign('other'),
+        detached('d'),
+        finding('k')
+      )
+    );
+    expect(rows(section.node).map(one => nameOf(one).split(',')[1])).toEqual([
+      ' stray',
+      ' detached',
+      ' elsewhere',
+      ' stale file'
+    ]);
+    expect(checked(section.node)).toEqual(['true', 'false', null, 'true']);
+    expect(section.checked()).toEqual(['f', 'k']);
+    expect(section.node.querySelector('button')?.textContent).toBe(
+      'Clean Up 2…'
+    );
+  });
+
+  it('is checked by the keyboard and the mouse', async () => {
+    const section = await show(
+      new FakeModel().found(finding('k'), detached('d'))
+    );
+    rows(section.node)[0].focus();
+    await press(' ');
+    expect(section.checked()).toEqual([]);
+    const button = section.node.querySelector('button')!;
+    expect(button.disabled).toBe(true);
+    await click(rows(section.node)[1].querySelector('.jp-OwnedKernels-check'));
+    expect(section.checked()).toEqual(['d']);
+    await click(section.node.querySelector('button'));
+    expect(clean).toHaveBeenCalledTimes(1);
+  });
+
+  it('shows the proofs of what is expanded', async () => {
+    const section = await show(new FakeModel().found(finding('k')));
+    await click(rows(section.node)[0]);
+    expect(rows(section.node).slice(1).map(nameOf)).toEqual([
+      'its owner is gone',
+      'Command: /usr/bin/python x.py',
+      'File: /run/kernel.json'
+    ]);
+    await click(rows(section.node)[0]);
+    expect(rows(section.node)).toHaveLength(1);
+  });
+
+  it('puts many files into one row', async () => {
+    const section = await show(
+      new FakeModel().found(staleFile('1'), staleFile('2'), staleFile('3'))
+    );
+    const group = row(section.node, '3 connection files');
+    expect(group.getAttribute('aria-checked')).toBe('true');
+    await click(group);
+    expect(rows(section.node)).toHaveLength(4);
+    await click(rows(section.node)[1].querySelector('.jp-OwnedKernels-check'));
+    expect(checked(section.node)[0]).toBe('mixed');
+    rows(section.node)[0].focus();
+    await press(' ');
+    expect(section.checked()).toEqual(['1', '2', '3']);
+    await press(' ');
+    expect(section.checked()).toEqual([]);
+  });
+
+  it('says what becomes of each item of a clean', async () => {
+    const model = new FakeModel().found(finding('k'), finding('l'));
+    const section = await show(model);
+    const result = { kind: null, reason: 'still busy', pid: 1 };
+    model.cleaning = {
+      ids: ['k', 'l'],
+      results: new Map([['k', { ...result, id: 'k', outcome: 'refused' }]]),
+      running: true,
+      error: ''
+    };
+    await model.tell();
+    expect(row(section.node, 'Refused: still busy')).toBeTruthy();
+    expect(row(section.node, 'Working on it')).toBeTruthy();
+    expect(section.node.querySelector('button')?.textContent).toBe(
+      'Cleaning up…'
+    );
+    model.cleaning = { ...model.cleaning, running: false };
+    await model.tell();
+    expect(section.node.textContent).not.toContain('Working on it');
+  });
+
+  it('gives the first row the focus when strays are to be shown', async () => {
+    const section = await show(new FakeModel().found(finding('k')));
+    section.reveal();
+    await frames();
+    expect(nameOf(document.activeElement!)).toContain('python3 kernel');
+  });
+});
+
+it('sorts what runs before files, and the oldest first', () => {
+  const ids = sorted([
+    staleFile('f'),
+    finding('b', { age_s: 5 }),
+    finding('a', { age_s: 5 }),
+    finding('old', { age_s: 50 }),
+    finding('p', { kind: 'stray_process' })
+  ]).map(({ id }) => id);
+  expect(ids).toEqual(['old', 'a', 'b', 'p', 'f']);
+});
+
+it('never selects what nothing can be done about', () => {
+  const selection = new Selection();
+  selection.set([foreign('x')], true);
+  expect(selection.ids([foreign('x')])).toEqual([]);
+  const copy = selection.copy();
+  copy.set([finding('k')], false);
+  expect(selection.has(finding('k'))).toBe(true);
+  expect(copy.has(finding('k'))).toBe(false);
+});

@@ -1,0 +1,144 @@
+import { Notification } from '@jupyterlab/apputils';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
+
+import type { IOwnershipEvent } from './api';
+import { asSentence } from './format';
+import { CommandIDs, NAMESPACE, type IOwnershipModel } from './tokens';
+import { isDeath, isStray } from './words';
+
+/** Entries of the history in which a recovery at the start of the server is looked for. */
+const HISTORY_LIMIT = 50;
+
+export namespace Notifier {
+  export interface IOptions {
+    model: IOwnershipModel;
+    commands: CommandRegistry;
+    trans: TranslationBundle;
+    /** What a person calls a kernel. */
+    nameOf: (kernelId: string) => string;
+    /** Keeps which start of a server was told of. */
+    memory: Pick<Storage, 'getItem' | 'setItem'>;
+  }
+}
+
+/** Tells of what a reader should not miss: once, and with a way to see more. */
+export class Notifier {
+  constructor(private _options: Notifier.IOptions) {
+    _options.model.happened.connect(this._onEvent, this);
+  }
+
+  /** Whether to tell of strays, and of kernels that died. */
+  strays = true;
+  deaths = true;
+
+  /** Tell of what the last start of the server has found and ended, unless it was told. */
+  async start(): Promise<void> {
+    const { model, memory } = this._options;
+    await model.refresh();
+    const { server, strays } = model;
+    if (!this.strays || server.kind !== 'health' || !server.health.owner) {
+      return;
+    }
+    const { owner_id, started_at } = server.health.owner;
+    const key = `${NAMESPACE}:told`;
+    if (memory.getItem(key) === owner_id) {
+      return;
+    }
+    memory.setItem(key, owner_id);
+    const entries = await model.history(HISTORY_LIMIT).catch(() => []);
+    const ended = entries
+      .filter(({ event, at }) => event === 'recovered' && at >= started_at)
+      .reduce((sum, { count }) => sum + (count ?? 0), 0);
+    if (ended > 0) {
+      this._tellRecovered(ended);
+    }
+    const found =
+      strays.kind === 'report'
+        ? strays.report.findings.filter(isStray).length
+        : 0;
+    if (found > 0) {
+      this._tellStrays(found);
+    }
+  }
+
+  dispose(): void {
+    this._options.model.happened.disconnect(this._onEvent, this);
+  }
+
+  private _onEvent(_: unknown, event: IOwnershipEvent): void {
+    if (event.action === 'recovered' && this.strays && event.count) {
+      this._tellRecovered(event.count);
+    } else if (event.action === 'ended' && this.deaths) {
+      this._tellDeath(event);
+    }
+  }
+
+  private _tellRecovered(count: number): void {
+    const { trans } = this._options;
+    Notification.info(
+      trans._n(
+        '%1 process of a server that had died was ended.',
+        '%1 processes of servers that had died were ended.',
+        count
+      )
+    );
+  }
+
+  private _tellStrays(count: number): void {
+    const { commands, trans } = this._options;
+    Notification.warning(
+      trans._n(
+        '%1 stray was found: its server is gone, and it still runs.',
+        '%1 strays were found: their servers are gone, and they still run.',
+        count
+      ),
+      {
+        autoClose: false,
+        actions: [
+          {
+            label: trans.__('Show'),
+            caption: trans.__('Show the strays in the panel Kernel Ownership'),
+            callback: () => {
+              void commands.execute(CommandIDs.show, { strays: true });
+            }
+          }
+        ]
+      }
+    );
+  }
+
+  private _tellDeath({ kernel_id, exit }: IOwnershipEvent): void {
+    const { commands, nameOf, trans } = this._options;
+    if (!kernel_id || !isDeath(exit)) {
+      return;
+    }
+    // A kernel that dies again and again has one notification, the newest.
+    const earlier = this._told.get(kernel_id);
+    if (earlier !== undefined) {
+      Notification.dismiss(earlier);
+    }
+    const id = Notification.warning(
+      trans.__(
+        'The kernel of %1 died: %2',
+        nameOf(kernel_id),
+        asSentence(exit.summary)
+      ),
+      {
+        autoClose: false,
+        actions: [
+          {
+            label: trans.__('Show'),
+            caption: trans.__('Show the kernel in the panel Kernel Ownership'),
+            callback: () => {
+              void commands.execute(CommandIDs.show, { kernelId: kernel_id });
+            }
+          }
+        ]
+      }
+    );
+    this._told.set(kernel_id, id);
+  }
+
+  private _told = new Map<string, string>();
+}
