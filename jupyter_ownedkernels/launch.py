@@ -106,6 +106,8 @@ class Launch:
         self.retired: Future[tuple[Survivor, ...]] = _certain()
         self.kernel: KernelProcess | None = None
         self.on_kernel: Callable[[Launch], None] | None = None
+        self.booted = False
+        """Whether the kernel stood by before the launch: its ports listen already."""
         self._lease: socket.socket | None = lease
         self.pidfd: int | None = None
         self._answers: list[Future[int]] = []
@@ -145,6 +147,7 @@ class Launch:
 
     def claim(self, request: LaunchRequest) -> None:
         """A standby kernel becomes the kernel of this request; tell the keeper its part."""
+        self.booted = True
         part = {name: getattr(request, name) for name in _CLAIMED}
         self._say({"op": "claim", "request": part})
 

@@ -226,6 +226,10 @@ class OwnedProvisioner(LocalProvisioner):
         return again.pop("cmd"), self._scrub_kwargs(again)
 
     async def _wait_until_ready(self, process: Handle) -> None:
+        if isinstance(process, OwnedProcess) and process.launch.booted:
+            process.ready()
+            self._ready_told = True
+            return
         timeout = self.ownership.settings.ready_timeout
         info = cast("Mapping[str, Any]", self.connection_info)
 
