@@ -112,6 +112,8 @@ class Standby:
         self._claimed = True
         wire.send(self._channel, {"op": "claimed"})
         self._channel.close()
+        # Writes to the disk: the owner need not wait for it.
+        _begin_history(app.kernel.shell.history_manager)
 
     def _refuse_user_code(self, app: Any) -> None:
         for folder in app.config_file_paths:
@@ -187,5 +189,16 @@ def _take_folder(shell: Any) -> None:
     shell.starting_dir = os.getcwd()
     shell.history_manager.dir_hist[:] = [Path.cwd()]
     shell.user_ns["_dh"] = shell.history_manager.dir_hist
-    if shell.history_manager.enabled:
-        shell.history_manager.new_session()
+
+
+def _begin_history(history: Any) -> None:
+    """The session in the history, as when the manager is made; a failure keeps it in memory."""
+    if not history.enabled:
+        return
+    try:
+        history.new_session()
+    except Exception:
+        # Of sqlite3, which not every interpreter has: the database is locked, or full.
+        history.log.error("Failed to create history session in %s", history.hist_file)
+        if hasattr(history, "_switch_to_memory_history"):
+            history._switch_to_memory_history()

@@ -106,7 +106,7 @@ def look():  # type: ignore[no-untyped-def]
             target = os.readlink("/proc/self/fd/" + name)
         except OSError:
             continue
-        if target.endswith(("-journal", "-wal", "-shm")):
+        if target.endswith(("-journal", "-wal", "-shm", "profile_default")):
             continue  # of the history's database, while it writes
         inherits = os.get_inheritable(int(name)) if int(name) > 2 else None
         entry = repr([kind, target.partition(":")[0] if ":" in target else target, inherits])

@@ -308,3 +308,13 @@ def test_many_at_once(kennel: Kennel) -> None:
         thread.join()
     assert len(found) == 12
     assert None not in found
+
+
+def test_a_launch_that_a_living_owner_gave_up_takes_no_file_with_it(kennel: Kennel) -> None:
+    """The next launch may have a connection file of the same name."""
+    launch = kennel.executed()
+    kennel.kernel(launch)
+    launch.close()
+    started = launch.started.result(0)
+    until(lambda: not os.path.exists(f"/proc/{started.keeper_pid}"), "the keeper's end")
+    assert os.path.exists(launch.request.connection_file)
