@@ -14,6 +14,7 @@ import select
 import signal
 import socket
 import time
+import traceback
 from typing import Any, Callable
 
 from . import child, exits, files, lineage, oom, procfs, records, waiting, wire
@@ -21,7 +22,7 @@ from .retire import Leftover, Retirement, Sent, Target, send
 from .tree import Facts
 
 _NOT_A_SUBREAPER = 69
-# Between the end of a process's sockets and that of the process itself; milliseconds.
+# Seconds. Between the end of a process's sockets and that of the process itself.
 _DEATH_PATIENCE = 1.0
 
 
@@ -70,14 +71,13 @@ class Keeper:
             return False
         self._launched = pid
         self._learn_session(pid)
-        entry = procfs.stat(pid)
-        self._launched_ticks = entry.start_ticks if entry else 0
+        self._launched_ticks = _ticks(pid)
         self._memory = oom.memory_of(pid)
         pidfd = os.pidfd_open(pid)
         started = {
             "op": "started",
             "keeper": {"pid": os.getpid(), "start_ticks": _ticks(os.getpid())},
-            "process": {"pid": pid, "start_ticks": entry.start_ticks if entry else 0},
+            "process": {"pid": pid, "start_ticks": self._launched_ticks},
             "session": pid,
         }
         self._tell(started, [pidfd])
@@ -170,13 +170,22 @@ class Keeper:
             self._lease_ended()
             return
         wire.close(fds)
-        if message["op"] == "ready":
+        try:
+            self._do(message)
+        except Exception:
+            # The end of this process would be the end of the kernel, which is wanted.
+            if os.environ.get("JUPYTER_OWNEDKERNELS_DEBUG"):
+                traceback.print_exc()
+
+    def _do(self, message: wire.Message) -> None:
+        op = message.get("op")
+        if op == "ready":
             self._settle()
-        elif message["op"] == "signal":
+        elif op == "signal":
             self._signal(int(message["signum"]))
-        elif message["op"] == "claim":
+        elif op == "claim":
             self._claim(message["request"])
-        elif message["op"] == "retire":
+        elif op == "retire":
             self._retire(float(message["grace"]))
 
     def _claim(self, request: dict[str, Any]) -> None:
@@ -210,13 +219,14 @@ class Keeper:
         processes = self._descendants()
         kernel = self._facts.learn(processes)
         top = kernel.pid if kernel is not None else self._launched
-        below = procfs.descendants(top, processes)
-        if top in processes:
-            below[top] = processes[top]
+        addressee = processes.get(top)
+        members = (
+            [] if addressee is None else [addressee, *procfs.descendants(top, processes).values()]
+        )
         outcomes = [
             send(Target(entry.pid, entry.start_ticks), signum)
-            for entry in below.values()
-            if entry.alive and entry.session == processes[top].session
+            for entry in members
+            if entry.alive and addressee is not None and entry.session == addressee.session
         ]
         self._tell(
             {
@@ -350,7 +360,11 @@ def failed(stage: str, error: OSError) -> dict[str, Any]:
 
 
 def _ticks(pid: int) -> int:
-    entry = procfs.stat(pid)
+    """0 for a process that is hidden from this user, such as ``sudo`` under hidepid."""
+    try:
+        entry = procfs.stat(pid)
+    except PermissionError:
+        return 0
     return entry.start_ticks if entry else 0
 
 

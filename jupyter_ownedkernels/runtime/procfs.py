@@ -199,7 +199,8 @@ def descendants(root: int, snapshot: dict[int, Stat] | None = None) -> dict[int,
     """Every process below ``root`` (itself left out), zombies included.
 
     With a ``snapshot`` of the whole table the links are taken from it, else from the
-    lists of children.
+    lists of children. A process that /proc hides from this user is left out: it is
+    another user's, and could not be signalled either.
     """
     found: dict[int, Stat] = {}
     if snapshot is not None:
@@ -219,11 +220,13 @@ def descendants(root: int, snapshot: dict[int, Stat] | None = None) -> dict[int,
         pid = pending.pop()
         if pid in found or pid == root:
             continue
-        seen = stat(pid)
-        if seen is None:
+        try:
+            seen = stat(pid)
+            if seen is not None:
+                found[pid] = seen
+                pending.extend(children(pid) or ())
+        except PermissionError:
             continue
-        found[pid] = seen
-        pending.extend(children(pid) or ())
     return found
 
 
