@@ -336,7 +336,7 @@ class Keeper:
             }
             try:
                 records.append(self._request["journal"], record)
-            except OSError:
+            except (OSError, ValueError):
                 pass  # Nobody is left to be told; recovery finds the launch open and looks.
 
     def _tell(self, message: wire.Message, fds: list[int] | None = None) -> None:
