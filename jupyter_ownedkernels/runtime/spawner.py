@@ -83,7 +83,8 @@ class Spawner:
         self._dispositions: dict[int, Any] = {
             signum: signal.getsignal(signum) for signum in _INHERITED_SIGNALS
         }
-        self._sigmask = sorted(int(s) for s in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+        # The kernels' only: with SIGCHLD blocked nobody here would learn of a child's end.
+        self._sigmask = sorted(int(s) for s in signal.pthread_sigmask(signal.SIG_SETMASK, []))
         for signum in _INHERITED_SIGNALS:
             signal.signal(signum, signal.SIG_IGN)
         self._wakeup, self._writer = waiting.watch_children()
