@@ -85,6 +85,26 @@ def test_state_of_the_process(
         assert int(ours["status"]["SigBlk"], 16) & 1 << 11, "SIGUSR2 was to stay blocked"
 
 
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_signals_of_a_program_that_changes_none(
+    workspace: Workspace, owners: Callable[..., Owner], prefix: str
+) -> None:
+    """Python ignores some signals itself; a kernel in another language must not inherit that."""
+    note = workspace.notes / "signals"
+    argv = ["grep", "Sig", "/proc/self/status"]
+    workspace.spec("signals", argv)
+    seen_by = []
+    for provisioner in ("owned-provisioner", "local-provisioner"):
+        owner = owners(provisioner=provisioner, prefix=PREFIXES[prefix])
+        owner.set(ready_timeout=0.0)
+        owner.run("start('signals', 'signals', stdout=open(note, 'wb'))", note=str(note))
+        census.wait_until(lambda: not owner.is_alive("signals"), 30, "grep ends")  # noqa: B023
+        rows = [row for row in note.read_text().splitlines() if not row.startswith("SigQ")]
+        assert len(rows) >= 4
+        seen_by.append(rows)
+    assert seen_by[0] == seen_by[1]
+
+
 def test_large_and_odd_environment_and_arguments(
     workspace: Workspace, owners: Callable[..., Owner]
 ) -> None:

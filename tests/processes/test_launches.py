@@ -21,9 +21,10 @@ def kernels_of(workspace: Workspace, name: str) -> set[census.Proc]:
 
 def test_late_spawner_gives_no_second_kernel(workspace: Workspace, owner: Owner) -> None:
     """The spawner is stopped, the launch given up and made the stock way; then it goes on."""
-    owner.set(launch_timeout=0.3)
+    owner.set(launch_timeout=0.3, ready_timeout=0.0)
     owner.start("before", workspace.mini("before"))
-    spec = workspace.mini("late")
+    # It would run on whatever connection file it is given, or none.
+    spec = workspace.spec("late", workspace.mini_argv("late", "idle", "--bind-after", "-1"))
     spawner = owner.spawner()
     owner.run("os.kill(pid, 19)", pid=spawner.pid)
     told = owner.start("late", spec)

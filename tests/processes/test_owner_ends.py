@@ -143,6 +143,8 @@ def aftermath(workspace: Workspace, owner: Owner, procs: dict[str, set[Proc]]) -
     everything = set().union(*procs.values()) | workspace.processes()
     everything -= {owner.proc}
     left = census.left_after(everything, GONE_WITHIN)
+    # And whoever has come since.
+    left |= census.left_after(workspace.processes() - {owner.proc}, GONE_WITHIN)
     told = {kind: census.describe(mine & left) for kind, mine in procs.items()}
     strays = census.describe(left - set().union(*procs.values()))
     census.end(left)
