@@ -186,6 +186,7 @@ def test_a_template_that_does_not_answer_costs_the_connection_file(
     kennel: Kennel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launcher_warm, "_ANSWER_TIMEOUT", 0.3)
+    kennel.pool.standby.count = 0  # It would live on for the sake of that one.
     kennel.warm_up()
     pid = kennel.pool.to_json()[0]["pid"]
     os.kill(pid, signal.SIGSTOP)
