@@ -45,8 +45,7 @@ def is_ready(connection_info: Mapping[str, Any]) -> bool | None:
     """Whether all needed ports listen. None: this connection cannot be looked at."""
     ports, sockets = ports_of(connection_info), _sockets_of(connection_info)
     if ports:
-        listening = procfs.tcp_listeners()
-        return all(port in listening for port in ports)
+        return procfs.listening_ports(ports) == set(ports)
     if sockets:
         accepting = procfs.unix_listeners()
         return all(path in accepting for path in sockets)
