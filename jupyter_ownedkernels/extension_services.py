@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from jupyter_core.paths import jupyter_runtime_dir
 
-from . import doctor, journal, ownership, telemetry_metrics
+from . import journal, ownership, telemetry_metrics
 from .config import OwnedKernels
 from .handlers_base import Services
 from .models import FindingKind
@@ -24,6 +24,7 @@ from .views_server import ServerViews
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
 
+    from .doctor import Scope
     from .ownership import Ownership
     from .takeover import Mode
 
@@ -62,12 +63,19 @@ def build(serverapp: ServerApp, mode: Mode) -> Services:
         secrets=secrets,
         why=mode.reason if owned is None else "no kernel of the owned provisioner",
     )
-    scanner = Scanner(
-        lambda: doctor.default_scope(
+    stale_file_age = config.stale_file_age
+
+    def scope() -> Scope:
+        from .doctor import default_scope
+
+        return default_scope(
             runtime_dir=runtime_dir,
             journal_dir=settings.journal_dir,
-            stale_file_age=config.stale_file_age,
-        ),
+            stale_file_age=stale_file_age,
+        )
+
+    scanner = Scanner(
+        scope,
         run,
         max_age=config.scan_max_age,
         grace=settings.terminate_grace,

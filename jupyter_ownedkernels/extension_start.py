@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Literal
 
 from jupyter_core.paths import jupyter_runtime_dir
 
-from . import journal, recovery
+from . import journal
 from .errors import ScanUnavailable
 
 if TYPE_CHECKING:
     from .handlers_base import Services
-    from .ownership import Ownership
+    from .ownership import Ownership, Settings
+    from .recovery import Recovery
 
 log = logging.getLogger(__name__)
 
@@ -45,24 +46,26 @@ async def _guarded(services: Services, url: str, recover: Literal["clean", "repo
 async def _own(
     services: Services, owned: Ownership, url: str, recover: Literal["clean", "report"]
 ) -> None:
-    settings = owned.settings
-    runtime_dir = settings.runtime_dir or jupyter_runtime_dir()
     # First on record, so that another server that starts now sees a living owner.
     await services.run(functools.partial(_open_journal, owned, url))
-    done = await services.run(
-        functools.partial(
-            recovery.recover,
-            journal.folders(runtime_dir, settings.journal_dir),
-            (runtime_dir,),
-            mode=recover,
-            grace=settings.terminate_grace,
-            timeout=settings.retire_timeout,
-            history_limit=settings.history_limit,
-        )
-    )
+    done = await services.run(functools.partial(_recover, owned.settings, recover))
     services.telemetry.recovered(done)
 
 
 def _open_journal(owned: Ownership, url: str) -> None:
     if owned.journal.open():
         owned.journal.set_url(url)
+
+
+def _recover(settings: Settings, mode: Literal["clean", "report"]) -> Recovery:
+    from . import recovery  # Here, in the thread: no start waits for it.
+
+    runtime_dir = settings.runtime_dir or jupyter_runtime_dir()
+    return recovery.recover(
+        journal.folders(runtime_dir, settings.journal_dir),
+        (runtime_dir,),
+        mode=mode,
+        grace=settings.terminate_grace,
+        timeout=settings.retire_timeout,
+        history_limit=settings.history_limit,
+    )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from . import doctor, doctor_clean
-from .doctor import Scope
 from .errors import ScanUnavailable
 from .models import CleanResult, FindingKind, Report
 from .sharing import Shared
+
+if TYPE_CHECKING:
+    from .doctor import Scope
 
 
 class Run(Protocol):
@@ -80,17 +81,7 @@ class Scanner:
         self, ids: Sequence[str] | None, kinds: Collection[FindingKind] | None, dry_run: bool
     ) -> list[CleanResult]:
         try:
-            results: list[CleanResult] = await self._run(
-                lambda: doctor_clean.clean(
-                    ids,
-                    kinds,
-                    dry_run=dry_run,
-                    scope=self._scope(),
-                    grace=self._grace,
-                    timeout=self._timeout,
-                    history_limit=self._history_limit,
-                )
-            )
+            results: list[CleanResult] = await self._run(lambda: self._call(ids, kinds, dry_run))
         except OSError as error:
             raise ScanUnavailable(f"processes cannot be looked at: {error}") from error
         if not dry_run:
@@ -100,8 +91,30 @@ class Scanner:
 
     async def _scan(self) -> Report:
         try:
-            report: Report = await self._run(lambda: doctor.scan(self._scope()))
+            report: Report = await self._run(self._look)
         except OSError as error:
             raise ScanUnavailable(f"processes cannot be looked at: {error}") from error
         self._on_report(report)
         return report
+
+    # In threads. The doctor is imported there: it takes 20 ms that no start should wait for.
+
+    def _look(self) -> Report:
+        from . import doctor
+
+        return doctor.scan(self._scope())
+
+    def _call(
+        self, ids: Sequence[str] | None, kinds: Collection[FindingKind] | None, dry_run: bool
+    ) -> list[CleanResult]:
+        from . import doctor_clean
+
+        return doctor_clean.clean(
+            ids,
+            kinds,
+            dry_run=dry_run,
+            scope=self._scope(),
+            grace=self._grace,
+            timeout=self._timeout,
+            history_limit=self._history_limit,
+        )

@@ -144,13 +144,7 @@ class RestServer:
         sent = dict(headers or {})
         if authenticate:
             sent.setdefault("Authorization", f"token {self.token}")
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_TIMEOUT)
-        try:
-            connection.request(method, self.base_url.rstrip("/") + path, content, sent)
-            response = connection.getresponse()
-            answer = Answer(response.status, dict(response.getheaders()), response.read())
-        finally:
-            connection.close()
+        answer = self.request(method, path, content, sent)
         self.answers.append(answer.body)
         rest_contract.check(
             method,
@@ -160,6 +154,23 @@ class RestServer:
             answer.body,
         )
         return answer
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
+        """One request; its answer is not looked at."""
+        sent = {"Authorization": f"token {self.token}"} if headers is None else headers
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_TIMEOUT)
+        try:
+            connection.request(method, self.base_url.rstrip("/") + path, content, sent)
+            response = connection.getresponse()
+            return Answer(response.status, dict(response.getheaders()), response.read())
+        finally:
+            connection.close()
 
     def get(self, path: str) -> Any:
         """The JSON of a route of ours: ``get("kernels")``. It must succeed."""
