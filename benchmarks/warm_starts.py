@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--json", default="")
     parser.add_argument("--only", default="")
     options = parser.parse_args()
-    modules = "['numpy','pandas','matplotlib.pyplot']"
+    modules = "numpy,pandas,matplotlib.pyplot"
     imports = "import pandas, matplotlib.pyplot"
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "first_result": lambda: compare(options.rounds, "1 + 1", sys.executable),

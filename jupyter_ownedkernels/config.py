@@ -78,7 +78,7 @@ class OwnedKernels(Configurable):
         Unicode(),
         config=True,
         help="""Modules that are imported once, before kernels are forked, for example
-        ["numpy", "pandas", "matplotlib.pyplot"]. A module that starts threads or opens
+        ["numpy", "pandas", "matplotlib.pyplot"], or "numpy,pandas". A module that starts threads or opens
         devices when it is imported switches preloading off.""",
     )
 
@@ -160,9 +160,15 @@ class OwnedKernels(Configurable):
             history_limit=self.history_limit,
             oom_score_adj=self.oom_score_adj,
             warm=self.warm == "auto",
-            warm_preload=tuple(self.warm_preload),
+            warm_preload=tuple(self._names(self.warm_preload)),
             standby=self.standby,
         )
+
+    @staticmethod
+    def _names(entries: list[str]) -> list[str]:
+        """On a command line a list is more easily written with commas."""
+        names = [name.strip() for entry in entries for name in entry.split(",")]
+        return [name for name in names if name]
 
     def _runtime_dir(self) -> str | None:
         """That of the application this belongs to: it may be configured there."""

@@ -262,6 +262,7 @@ class WarmPool:
             return
         for trouble in process.troubles:
             log.warning("warm_preload: %s", trouble)
+            slot.reason = f"warm_preload: {trouble}"
         with self._lock:
             wanted = not self._closed.is_set() and self._slots.get(choice) is slot
             if wanted:
