@@ -107,9 +107,8 @@ class Ownership:
         folders = candidates(settings.runtime_dir or jupyter_runtime_dir(), settings.journal_dir)
         self.journal = Journal(self.owner, folders, history_limit=settings.history_limit)
         self.launcher = Launcher(self.owner.owner_id, on_lost=self._retire_lost)
-        self.warm = WarmPool(
-            self.launcher, settings.warm, settings.warm_preload, settings.standby
-        )
+        warm = (settings.warm, settings.warm_preload, settings.standby)
+        self.warm = WarmPool(self.launcher, *warm)
         self._kernels: dict[str, OwnedKernel] = {}
         self._listeners: list[Listener] = []
         self._lock = threading.RLock()
@@ -190,11 +189,7 @@ class Ownership:
         return kernel
 
     def launch(self, kernel: OwnedKernel, request: LaunchRequest, stdio: list[int]) -> Launch:
-        """Ask for the launch that :meth:`begin` announced, and follow it to its end.
-
-        Forked from a warm spawner if one is ready: that raises WarmLost when nobody
-        knows what became of it.
-        """
+        """Make the launch that :meth:`begin` announced; raises as :meth:`.WarmPool.launch`."""
         launch = self.warm.launch(request, stdio)
         if launch is None:
             launch = self.launcher.submit(request, stdio)
