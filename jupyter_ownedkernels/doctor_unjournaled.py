@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from .doctor_findings import Item, of_process
 from .recovery_owners import Owners
 from .runtime.procfs import Stat
+from .runtime.tree import Looks, kernel_process
 from .snapshot import Snapshot
 
 MIN_AGE = 60.0
@@ -68,8 +69,15 @@ def unjournaled(owners: Owners, surroundings: Surroundings) -> list[Item]:
             found.append(item)
             above = set(table.ancestors(pid))
             wrappers.update(entry.pid for entry in item.doomed if entry.pid in above)
-    # A wrapper looks like the kernel that it carries, and is in that one's finding.
-    found = [item for item in found if item.finding.pid not in wrappers]
+    # A wrapper looks like the kernel that it carries: both lead to one finding, or two.
+    kernels: dict[int | None, Item] = {}
+    for item in found:
+        known = kernels.get(item.finding.pid)
+        if item.finding.pid not in wrappers and (
+            known is None or len(known.doomed) < len(item.doomed)
+        ):
+            kernels[item.finding.pid] = item
+    found = list(kernels.values())
     return [*found, *_helpers(owners, found)]
 
 
@@ -191,13 +199,13 @@ def _judge(kernel: _Kernel, table: Snapshot) -> Item | None:
         proofs.append(f"the process that it was started for ({parent}) is gone")
     else:
         proofs.append("nothing tells who asked for it: not ended by default")
-    core = _core(entry, table)
+    together = (entry, *wrappers, *_core(entry, table))
     return of_process(
         "stray_kernel",
-        entry,
+        _deepest(together, kernel.path, table),
         table,
         proofs,
-        with_it=(*wrappers, *core),
+        with_it=together,
         by_default=parent is not None,
         path=kernel.path,
     )
@@ -275,6 +283,12 @@ def _core(entry: Stat, table: Snapshot) -> tuple[Stat, ...]:
                 found.append(child)
                 pending.append(pid)
     return tuple(found)
+
+
+def _deepest(together: tuple[Stat, ...], path: str, table: Snapshot) -> Stat:
+    """The kernel process among them; a wrapper may be what a kernelspec names."""
+    below = {part.pid: part for part in together}
+    return kernel_process(below, path, lambda pid: Looks(None, table.argv(pid))) or together[0]
 
 
 def _not_to_be_cleaned(entry: Stat, table: Snapshot, reason: str, path: str) -> Item:

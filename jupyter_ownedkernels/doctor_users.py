@@ -9,6 +9,7 @@ Forks the calling process: for single-threaded programs only, such as the comman
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import os
@@ -93,6 +94,7 @@ def for_everybody(
     """
     if os.geteuid() != 0:
         raise NotRoot("--all-users is for root: run it with sudo")
+    _load_codecs()
     table = processes_look.take()
     found = []
     everybody = list(users(table))
@@ -115,6 +117,12 @@ def for_everybody(
         if answer is not None:
             found.append((user, answer))
     return found
+
+
+def _load_codecs() -> None:
+    """Before any identity is given up: root's Python may be one that users cannot read."""
+    for name in ("ascii", "latin-1", "utf-8", "unicode_escape", "idna"):
+        codecs.lookup(name)
 
 
 def as_user(user: User, work: Callable[[], Any]) -> Any:
