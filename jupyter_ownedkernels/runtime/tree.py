@@ -102,9 +102,9 @@ class Facts:
             self._settled = settle and kernel is not None
         if self.ports and not self.listeners and processes:
             # Of the kernel's own network namespace, should a wrapper have made one.
-            listening = procfs.tcp_listeners((self.kernel or next(iter(processes.values()))).pid)
-            for port in self.ports:
-                self.listeners |= listening.get(port, set())
+            where = self.kernel or next(iter(processes.values()))
+            for inodes in procfs.tcp_listeners(where.pid, self.ports).values():
+                self.listeners |= inodes
         return self.kernel
 
     def is_fork_of_kernel(self, pid: int) -> bool:
