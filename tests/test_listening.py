@@ -1,4 +1,4 @@
-"""Whether ports listen: the quick look agrees with the one that tells inodes."""
+"""Which TCP ports listen, and by which sockets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from jupyter_ownedkernels import readiness
 from jupyter_ownedkernels.runtime import procfs
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
@@ -27,12 +28,16 @@ def test_listeners_among_other_sockets() -> None:
         connected.connect(other.getsockname())
         stack.enter_context(other.accept()[0])
         ports = [one.getsockname()[1] for one in made]
-        assert procfs.listening_ports(ports) == {ports[0], ports[3]}
-        assert procfs.listening_ports(ports, os.getpid()) == {ports[0], ports[3]}
-        assert procfs.listening_ports([]) == set()
+        inodes = [os.fstat(one.fileno()).st_ino for one in made]
+        expected = {ports[0]: {inodes[0]}, ports[3]: {inodes[3]}}
+        assert procfs.tcp_listeners(wanted=ports) == expected
+        assert procfs.tcp_listeners(os.getpid(), ports) == expected
+        assert procfs.tcp_listeners(wanted=()) == {}
+        assert expected.items() <= procfs.tcp_listeners().items()
         listening.close()
         bound.listen()
-        assert procfs.listening_ports(ports) == {ports[2], ports[3]}
+        expected = {ports[2]: {inodes[2]}, ports[3]: {inodes[3]}}
+        assert procfs.tcp_listeners(wanted=ports) == expected
 
 
 def test_many_and_of_both_families() -> None:
@@ -47,12 +52,33 @@ def test_many_and_of_both_families() -> None:
             except OSError:  # without a loopback address of that family
                 continue
             one.listen()
-            made.append(one.getsockname()[1])
+            made.append(one)
         assert len(made) >= 196
-        assert procfs.listening_ports(made) == set(made)
-        table = procfs.tcp_listeners()
-        assert all(port in table for port in made)
+        expected = {one.getsockname()[1]: {os.fstat(one.fileno()).st_ino} for one in made}
+        assert procfs.tcp_listeners(wanted=expected) == expected
 
 
 def test_of_a_process_that_is_gone() -> None:
-    assert procfs.listening_ports([1], 2**22 + 1) == set()
+    assert procfs.tcp_listeners(2**22 + 1) == {}
+
+
+@pytest.mark.parametrize("diag", [True, False], ids=["netlink", "proc"])
+def test_readiness_looks_at_both_families(monkeypatch: pytest.MonkeyPatch, diag: bool) -> None:
+    monkeypatch.setattr(readiness, "_has_sock_diag", diag)
+    with contextlib.ExitStack() as stack:
+        made = [stack.enter_context(socket.socket()) for _ in range(2)]
+        with contextlib.suppress(OSError):
+            six = stack.enter_context(socket.socket(socket.AF_INET6))
+            six.bind(("::1", 0))
+            made.append(six)
+        for one in made:
+            if one.family == socket.AF_INET:
+                one.bind(("127.0.0.1", 0))
+        names = ("shell_port", "iopub_port", "stdin_port")
+        info = {name: one.getsockname()[1] for name, one in zip(names, made, strict=False)}
+        for one in made:
+            assert readiness.is_ready(info) is False
+            one.listen()
+        assert readiness.is_ready(info) is True
+        assert readiness._has_sock_diag is diag, "a container without it, or a defect"
+        assert len(info) == len(made)
