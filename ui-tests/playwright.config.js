@@ -21,10 +21,33 @@ const executablePath = process.env.CHROMIUM_PATH || undefined;
 
 module.exports = {
   ...base,
+  testDir: 'tests',
   forbidOnly: !!process.env.CI,
   reporter: [['list']],
   retries: 0,
   workers: 1,
+  outputDir: 'test-results',
+  expect: {
+    // Fonts differ from machine to machine. Layout, icons and colours do not.
+    toHaveScreenshot: {
+      animations: 'disabled',
+      caret: 'hide',
+      maxDiffPixelRatio: 0.08,
+      threshold: 0.3
+    }
+  },
+  projects: [
+    {
+      name: 'panel',
+      testIgnore: '**/readme.spec.ts',
+      snapshotPathTemplate: '{testDir}/screenshots/{arg}{ext}'
+    },
+    {
+      name: 'readme',
+      testMatch: '**/readme.spec.ts',
+      snapshotPathTemplate: '{testDir}/../../docs/images/{arg}{ext}'
+    }
+  ],
   use: {
     ...base.use,
     baseURL: url,

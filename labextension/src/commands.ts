@@ -59,7 +59,7 @@ export function addCommands(
     caption: trans.__('Scan for strays and stale files now'),
     icon: args => (args.toolbar ? searchIcon : undefined),
     describedBy: inToolbar,
-    isEnabled: () => !model.scanning,
+    isEnabled: () => !model.scanning && model.server.kind !== 'off',
     execute: () => model.scan()
   });
   commands.addCommand(CommandIDs.clean, {
@@ -74,6 +74,7 @@ export function addCommands(
       ]
     }),
     isEnabled: () =>
+      model.server.kind !== 'off' &&
       !model.cleaning?.running &&
       (model.strays.kind !== 'report' || actionable(model).length > 0),
     execute: async args => {

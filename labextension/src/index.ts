@@ -158,14 +158,18 @@ const notificationPlugin: JupyterFrontEndPlugin<void> = {
       model,
       commands: app.commands,
       trans,
-      nameOf: kernelId => {
+      nameOf: async kernelId => {
+        const { sessions } = app.serviceManager;
         const kernel = model.kernels?.find(
           ({ kernel_id }) => kernel_id === kernelId
-        );
-        return kernelTitle(
-          kernel ?? { kernel_id: kernelId, session: null },
-          app.serviceManager.sessions.running()
-        ).name;
+        ) ?? { kernel_id: kernelId, session: null };
+        const title = kernelTitle(kernel, sessions.running());
+        if (title.path) {
+          return title.name;
+        }
+        // Another page may have started it a moment ago.
+        await sessions.refreshRunning().catch(() => undefined);
+        return kernelTitle(kernel, sessions.running()).name;
       },
       memory: window.localStorage
     });

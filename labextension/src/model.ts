@@ -226,6 +226,11 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
       return;
     }
     this._server = server;
+    if (server.kind === 'off') {
+      // What was known is not true any more; after a mere failure it may be.
+      this._kernels = null;
+      this._strays = { kind: 'unknown' };
+    }
     this._emit();
     if (server.kind !== 'health') {
       return;

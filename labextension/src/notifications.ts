@@ -16,7 +16,7 @@ export namespace Notifier {
     commands: CommandRegistry;
     trans: TranslationBundle;
     /** What a person calls a kernel. */
-    nameOf: (kernelId: string) => string;
+    nameOf: (kernelId: string) => Promise<string>;
     /** Keeps which start of a server was told of. */
     memory: Pick<Storage, 'getItem' | 'setItem'>;
   }
@@ -70,7 +70,7 @@ export class Notifier {
     if (event.action === 'recovered' && this.strays && event.count) {
       this._tellRecovered(event.count);
     } else if (event.action === 'ended' && this.deaths) {
-      this._tellDeath(event);
+      void this._tellDeath(event);
     }
   }
 
@@ -108,22 +108,22 @@ export class Notifier {
     );
   }
 
-  private _tellDeath({ kernel_id, exit }: IOwnershipEvent): void {
+  private async _tellDeath({
+    kernel_id,
+    exit
+  }: IOwnershipEvent): Promise<void> {
     const { commands, nameOf, trans } = this._options;
     if (!kernel_id || !isDeath(exit)) {
       return;
     }
+    const name = await nameOf(kernel_id);
     // A kernel that dies again and again has one notification, the newest.
     const earlier = this._told.get(kernel_id);
     if (earlier !== undefined) {
       Notification.dismiss(earlier);
     }
     const id = Notification.warning(
-      trans.__(
-        'The kernel of %1 died: %2',
-        nameOf(kernel_id),
-        asSentence(exit.summary)
-      ),
+      trans.__('The kernel of %1 died: %2', name, asSentence(exit.summary)),
       {
         autoClose: false,
         actions: [

@@ -97,6 +97,18 @@ export class OwnershipPanel extends SidePanel implements IOwnershipPanel {
     super.dispose();
   }
 
+  /** A command has shown the panel: the keyboard shall be in it. */
+  protected onActivateRequest(msg: Message): void {
+    super.onActivateRequest(msg);
+    this.node.tabIndex = -1;
+    // The palette gives the focus back when it closes, which is after its command.
+    requestAnimationFrame(() => {
+      if (this.isVisible && !this.node.contains(document.activeElement)) {
+        this.node.focus();
+      }
+    });
+  }
+
   protected onAfterShow(msg: Message): void {
     super.onAfterShow(msg);
     this._observe();

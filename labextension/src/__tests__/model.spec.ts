@@ -99,6 +99,7 @@ describe('OwnershipModel', () => {
     const model = make();
     await model.refresh();
     expect(model.server).toEqual({ kind: 'off' });
+    expect(model.kernels).toBeNull();
     expect(asked).toHaveBeenCalledTimes(1);
   });
 

@@ -45,7 +45,8 @@ function fakeApp() {
   const running: object[] = [];
   const sessions = {
     running: () => running,
-    runningChanged: new Signal<object, object[]>({})
+    runningChanged: new Signal<object, object[]>({}),
+    refreshRunning: jest.fn().mockResolvedValue(undefined)
   };
   const app = {
     commands,
@@ -221,6 +222,14 @@ describe('the panel', () => {
     expect(live.textContent).toBe(
       'Strays and stale files: 1 stray, 1 detached'
     );
+  });
+
+  it('has the keyboard once it is activated', async () => {
+    const { panel } = await activate();
+    panel.show();
+    panel.activate();
+    await frames();
+    expect(document.activeElement).toBe(panel.node);
   });
 
   it('makes room for the text of its first section, once', async () => {
@@ -508,7 +517,7 @@ describe('notifications', () => {
     return { ...fake, model };
   }
 
-  const die = (fake: Fake, fields: object = {}) =>
+  const die = (fake: Fake, fields: object = {}) => {
     fake.stream.emit({
       schema_id: EVENT_SCHEMA,
       action: 'ended',
@@ -516,6 +525,8 @@ describe('notifications', () => {
       exit: exit(),
       ...fields
     });
+    return frames();
+  };
 
   it('tell of strays and recovery once for each start of the server', async () => {
     const now = Date.now() / 1000;
@@ -575,7 +586,7 @@ describe('notifications', () => {
   it('tell once why a kernel died, with a way to it', async () => {
     answers.strays = report([]);
     const fake = await start();
-    die(fake);
+    await die(fake);
     expect(messages()).toEqual([
       'The kernel of a.ipynb died: killed by SIGKILL.'
     ]);
@@ -586,22 +597,29 @@ describe('notifications', () => {
       new MouseEvent('click')
     );
     expect(executed).toHaveBeenCalledWith(CommandIDs.show, { kernelId: 'a' });
-    die(fake);
+    await die(fake);
     expect(messages()).toHaveLength(1);
-    die(fake, { kernel_id: 'unknown-kernel' });
+    await die(fake, { kernel_id: 'unknown-kernel' });
     expect(messages()[0]).toContain('unknown-');
+    const { sessions } = fake;
+    sessions.refreshRunning.mockImplementation(() => {
+      sessions.running().push({ path: 'x/late.ipynb', kernel: { id: 'late' } });
+      return Promise.resolve();
+    });
+    await die(fake, { kernel_id: 'late' });
+    expect(messages()[0]).toContain('late.ipynb');
   });
 
   it('are silent about ends that somebody asked for', async () => {
     answers.strays = report([]);
     const fake = await start();
-    die(fake, { exit: exit({ cause: 'shutdown' }) });
-    die(fake, { exit: undefined });
-    die(fake, { action: 'launched' });
+    await die(fake, { exit: exit({ cause: 'shutdown' }) });
+    await die(fake, { exit: undefined });
+    await die(fake, { action: 'launched' });
     expect(messages()).toEqual([]);
     const quiet = await start({ notifyDeaths: false });
     Notification.dismiss();
-    die(quiet);
+    await die(quiet);
     expect(messages()).toEqual([]);
   });
 });
