@@ -14,7 +14,6 @@ import select
 import signal
 import socket
 import time
-import traceback
 from typing import Any, Callable
 
 from . import child, exits, files, lineage, oom, procfs, records, waiting, wire
@@ -175,6 +174,8 @@ class Keeper:
         except Exception:
             # The end of this process would be the end of the kernel, which is wanted.
             if os.environ.get("JUPYTER_OWNEDKERNELS_DEBUG"):
+                import traceback  # A seventh of a spawner's start, for developers only.
+
                 traceback.print_exc()
 
     def _do(self, message: wire.Message) -> None:

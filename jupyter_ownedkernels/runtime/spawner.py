@@ -19,7 +19,6 @@ import select
 import signal
 import socket
 import struct
-import traceback
 from typing import Any, NamedTuple
 
 from . import child, keeper, lineage, procfs, waiting, wire
@@ -188,6 +187,8 @@ class Spawner:
             # No owner's terminal to write to: the lease closes, and the owner, or the
             # spawner by the exit status, ends what this launch has started.
             if os.environ.get("JUPYTER_OWNEDKERNELS_DEBUG"):
+                import traceback  # A seventh of a spawner's start, for developers only.
+
                 traceback.print_exc()
         os._exit(status)
 

@@ -31,7 +31,6 @@ import array
 import json
 import os
 import socket
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,6 +55,8 @@ def _anonymous_file(payload: bytes) -> int:
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("ownedkernels-message", os.MFD_CLOEXEC)
     else:
+        import tempfile  # It brings in half the library, and Linux never gets here.
+
         fd, path = tempfile.mkstemp()
         os.unlink(path)
     try:
