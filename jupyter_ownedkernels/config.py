@@ -78,8 +78,8 @@ class OwnedKernels(Configurable):
         Unicode(),
         config=True,
         help="""Modules that are imported once, before kernels are forked, for example
-        ["numpy", "pandas", "matplotlib.pyplot"], or "numpy,pandas". A module that starts threads or opens
-        devices when it is imported switches preloading off.""",
+        ["numpy", "pandas", "matplotlib.pyplot"], or "numpy,pandas". A module that
+        starts threads or opens devices when it is imported switches preloading off.""",
     )
 
     standby = Integer(
