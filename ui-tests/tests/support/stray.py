@@ -39,7 +39,8 @@ def main() -> None:
     # Stopped, none of them can do anything about the end of another.
     for one in others:
         one.send_signal(signal.SIGSTOP)
-    print(stray, flush=True)
+    sys.stdout.write(f"{stray}\n")
+    sys.stdout.flush()
     for one in others:
         one.send_signal(signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
