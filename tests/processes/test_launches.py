@@ -45,30 +45,58 @@ def test_late_spawner_gives_no_second_kernel(workspace: Workspace, owner: Owner)
     assert kernels_of(workspace, "late") == set()
 
 
+CANCEL = """
+async def run():
+    manager = new_manager("never", spec, "AsyncKernelManager")
+    task = asyncio.ensure_future(manager.start_kernel())
+    await asyncio.sleep(pause)
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        return "cancelled"
+    return "started"
+
+result = asyncio.run(run())
+"""
+SLOWLY = """
+from jupyter_ownedkernels import ownership
+
+current = ownership.current()
+quickly = current.launch
+
+def slowly(*args):
+    time.sleep(0.3)
+    return quickly(*args)
+
+current.launch = slowly
+"""
+
+
 def test_cancelled_start_leaves_nothing(workspace: Workspace, owner: Owner) -> None:
     """A request that is given up in the middle, before and after the kernel's process exists."""
     spec = workspace.spec("never", workspace.mini_argv("never", "children", "--bind-after", "-1"))
     owner.set(ready_timeout=60.0)
     owner.start("first", workspace.mini("first"))
-    cancel = (
-        "async def run():\n"
-        "    manager = new_manager('never', spec, 'AsyncKernelManager')\n"
-        "    task = asyncio.ensure_future(manager.start_kernel())\n"
-        "    await asyncio.sleep(pause)\n"
-        "    task.cancel()\n"
-        "    try:\n"
-        "        await task\n"
-        "    except asyncio.CancelledError:\n"
-        "        return 'cancelled'\n"
-        "    return 'started'\n"
-        "result = asyncio.run(run())"
-    )
     for pause in (0.0, 0.002, 0.005, 0.01, 0.02, 0.5):
-        assert owner.run(cancel, 30, spec=spec, pause=pause) == "cancelled"
+        assert owner.run(CANCEL, 30, spec=spec, pause=pause) == "cancelled"
         census.wait_until(lambda: len(owner.keepers()) == 1, GONE_WITHIN, f"after {pause} s")
         assert kernels_of(workspace, "never") == set()
         workspace.forget_note("never")
     assert owner.is_alive("first")
+
+
+def test_cancelled_while_a_thread_asks(workspace: Workspace, owner: Owner) -> None:
+    """The thread cannot be cancelled: what it gets when nobody wants it any more is ended."""
+    spec = workspace.spec("never", workspace.mini_argv("never", "children", "--bind-after", "-1"))
+    owner.start("first", workspace.mini("first"))
+    owner.run(SLOWLY)
+    workspace.forget_note("never")
+    assert owner.run(CANCEL, 30, spec=spec, pause=0.1) == "cancelled"
+    # Requests are served in turn, so the cancelled one has been when this is through.
+    owner.start("after", workspace.mini("after"))
+    census.wait_until(lambda: len(owner.keepers()) == 2, GONE_WITHIN, "its keeper leaves")
+    assert kernels_of(workspace, "never") == set()
 
 
 def test_suspended_owner_loses_nothing(workspace: Workspace, owner: Owner, soak: bool) -> None:
