@@ -87,7 +87,7 @@ def test_it_comes_into_its_own_folder_and_session(ready: Kennel) -> None:
     assert (folder / "made").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("trouble", ["folder", "config", "package", "encryption", "environment"])
+@pytest.mark.parametrize("trouble", ["folder", "config", "encryption", "environment"])
 def test_what_it_cannot_become_costs_the_ports_and_nothing_else(
     ready: Kennel, trouble: str
 ) -> None:
@@ -106,30 +106,29 @@ def test_what_it_cannot_become_costs_the_ports_and_nothing_else(
         content = json.loads(Path(request.connection_file).read_text())
         content.update(curve_publickey="x" * 40, curve_secretkey="y" * 40)
         Path(request.connection_file).write_text(json.dumps(content))
-    if trouble == "package":
-        stamp = ready.folder / "stamp"
-        stamp.write_text("")
-        process = next(iter(ready.pool._slots.values())).process
-        assert process is not None
-        touched = touch_a_package_of(pid)
-    try:
-        with pytest.raises(WarmLost):
-            ready.forked(request)
-    finally:
-        if trouble == "package":
-            touched()
+    with pytest.raises(WarmLost):
+        ready.forked(request)
     gone(pid)
     assert ready.start("exec").value("1 + 1") == 2
 
 
-def touch_a_package_of(pid: int) -> Any:
-    """Change the time of one file that the kernel has imported; the answer undoes it."""
-    import ipykernel.heartbeat
-
-    path = ipykernel.heartbeat.__file__
-    before = os.stat(path)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000_000))
-    return lambda: os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+def test_an_upgraded_package_makes_it_unfit(tmp_path: Path) -> None:
+    kennel = Kennel(tmp_path, preload=["mine"], standby=1)
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    (folder / "mine.py").write_text("version = 1")
+    kennel.environment["PYTHONPATH"] = str(folder)
+    try:
+        kennel.warm_up()
+        kennel.forked()
+        pid = waiting(kennel)
+        ports = reserve(kennel)
+        (folder / "mine.py").write_text("version = 22")
+        with pytest.raises(WarmLost):
+            kennel.forked(kennel.request(ports))
+        gone(pid)
+    finally:
+        kennel.close()
 
 
 def test_a_configuration_file_makes_it_unfit_from_the_start(kennel: Kennel) -> None:

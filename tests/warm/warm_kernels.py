@@ -16,6 +16,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.connect import write_connection_file
 
 from jupyter_ownedkernels import readiness
+from jupyter_ownedkernels.errors import WarmLost
 from jupyter_ownedkernels.launch import Launch, LaunchRequest
 from jupyter_ownedkernels.launcher import Launcher
 from jupyter_ownedkernels.launcher_warm import WarmPool
@@ -134,6 +135,7 @@ class Kennel:
         """A launch that claims a booted kernel; the first launch of a kind makes one."""
         if not self.pool.to_json()[-1]["standby"]:
             self.forked(**{**changes, "cwd": "/"})
+            self.warm_up()
             until(lambda: self.pool.to_json()[-1]["standby"], "a standby kernel")
         argv, environment = [*self.argv, "/x.json"], self.environment
         ports = self.pool.reserve(argv, environment, "/x.json")
@@ -160,7 +162,15 @@ class Kennel:
     def start(self, how: str, **changes: Any) -> Kernel:
         """``how``: exec, fork or standby."""
         starts = {"exec": self.executed, "fork": self.forked, "standby": self.standby}
-        return self.kernel(starts[how](**changes))
+        for _ in range(3):
+            launch = None
+            with contextlib.suppress(WarmLost):
+                launch = starts[how](**changes)
+            if launch is not None:
+                break
+            # Somebody has changed the packages of this interpreter: a new template is due.
+            self.warm_up()
+        return self.kernel(launch)
 
     def close(self) -> None:
         for client in self._clients:
