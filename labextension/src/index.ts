@@ -18,7 +18,7 @@ import { Notifier } from './notifications';
 import { OwnershipPanel } from './panel';
 import { StrayManager } from './running';
 import { followSettings, SETTINGS_ID } from './settings';
-import { StatusItem, strayCount } from './statusitem';
+import { StatusItem } from './statusitem';
 import {
   CommandIDs,
   IOwnershipModel,
@@ -27,6 +27,7 @@ import {
   PANEL_ID,
   TRANSLATION_DOMAIN
 } from './tokens';
+import { strayCount } from './words';
 
 export * from './api';
 export * from './tokens';

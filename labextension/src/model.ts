@@ -56,11 +56,12 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
       auto: false,
       factory: async () => {
         await this.refresh();
-        if (this._server.kind === 'failed') {
-          throw new Error(this._server.message);
+        if (this._server.kind !== 'health') {
+          // The poll makes longer pauses.
+          throw new Error(this._server.kind);
         }
       },
-      frequency: { interval: 30_000, backoff: true, max: LONGEST_PAUSE_MS },
+      frequency: { interval: 60_000, backoff: true, max: LONGEST_PAUSE_MS },
       name: `${NAMESPACE}:poll`,
       standby: () => (this._observers > 0 ? 'when-hidden' : true)
     });

@@ -5,7 +5,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import type { IOwnershipEvent } from './api';
 import { asSentence } from './format';
 import { CommandIDs, NAMESPACE, type IOwnershipModel } from './tokens';
-import { isDeath, isStray } from './words';
+import { isDeath, strayCount } from './words';
 
 /** Entries of the history in which a recovery at the start of the server is looked for. */
 const HISTORY_LIMIT = 50;
@@ -26,6 +26,7 @@ export namespace Notifier {
 export class Notifier {
   constructor(private _options: Notifier.IOptions) {
     _options.model.happened.connect(this._onEvent, this);
+    _options.model.changed.connect(this._onChanged, this);
   }
 
   /** Whether to tell of strays, and of kernels that died. */
@@ -36,7 +37,7 @@ export class Notifier {
   async start(): Promise<void> {
     const { model, memory } = this._options;
     await model.refresh();
-    const { server, strays } = model;
+    const { server } = model;
     if (!this.strays || server.kind !== 'health' || !server.health.owner) {
       return;
     }
@@ -53,10 +54,7 @@ export class Notifier {
     if (ended > 0) {
       this._tellRecovered(ended);
     }
-    const found =
-      strays.kind === 'report'
-        ? strays.report.findings.filter(isStray).length
-        : 0;
+    const found = strayCount(model);
     if (found > 0) {
       this._tellStrays(found);
     }
@@ -64,6 +62,7 @@ export class Notifier {
 
   dispose(): void {
     this._options.model.happened.disconnect(this._onEvent, this);
+    this._options.model.changed.disconnect(this._onChanged, this);
   }
 
   private _onEvent(_: unknown, event: IOwnershipEvent): void {
@@ -87,7 +86,7 @@ export class Notifier {
 
   private _tellStrays(count: number): void {
     const { commands, trans } = this._options;
-    Notification.warning(
+    this._strayNotice = Notification.warning(
       trans._n(
         '%1 stray was found: its server is gone, and it still runs.',
         '%1 strays were found: their servers are gone, and they still run.',
@@ -140,5 +139,14 @@ export class Notifier {
     this._told.set(kernel_id, id);
   }
 
+  /** What was told of is cleaned: by this page or by somebody else. */
+  private _onChanged(): void {
+    if (this._strayNotice && strayCount(this._options.model) === 0) {
+      Notification.dismiss(this._strayNotice);
+      this._strayNotice = '';
+    }
+  }
+
+  private _strayNotice = '';
   private _told = new Map<string, string>();
 }

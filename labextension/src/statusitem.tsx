@@ -4,15 +4,7 @@ import React from 'react';
 
 import { ownershipIcon } from './icons';
 import type { IOwnershipModel } from './tokens';
-import { isStray } from './words';
-
-/** How many strays the last report has. */
-export function strayCount(model: IOwnershipModel): number {
-  const { strays } = model;
-  return strays.kind === 'report'
-    ? strays.report.findings.filter(isStray).length
-    : 0;
-}
+import { strayCount } from './words';
 
 /** "2 strays" in the status bar; a click shows them. */
 export class StatusItem extends ReactWidget {

@@ -2,6 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { ICleanResult, IExit, IFinding, IKernel } from './api';
 import { ago, bytes, command, fileName } from './format';
+import type { IOwnershipModel } from './tokens';
 
 /** The state of a kernel in one word. */
 export function kernelState(kernel: IKernel, trans: TranslationBundle): string {
@@ -60,6 +61,15 @@ export function isDeath(exit: IExit | null | undefined): exit is IExit {
 /** A stray: something that runs although its owner is gone. */
 export function isStray(finding: IFinding): boolean {
   return finding.kind === 'stray_kernel' || finding.kind === 'stray_process';
+}
+
+/** How many strays the last report has. */
+export function strayCount({
+  strays
+}: Pick<IOwnershipModel, 'strays'>): number {
+  return strays.kind === 'report'
+    ? strays.report.findings.filter(isStray).length
+    : 0;
 }
 
 /** What a finding is, in a few words. */

@@ -552,6 +552,13 @@ describe('notifications', () => {
     expect(messages()).toEqual([]);
   });
 
+  it('of strays vanish with the strays', async () => {
+    const { model } = await start();
+    expect(messages()).toHaveLength(1);
+    await model.scan();
+    expect(messages()).toEqual([]);
+  });
+
   it('say nothing when there is nothing, or when nobody wants to hear', async () => {
     await start({ notifyStrays: false });
     expect(messages()).toEqual([]);

@@ -36,18 +36,23 @@ export async function kernels(request: APIRequestContext): Promise<IKernel[]> {
   return ((await answer.json()) as { kernels: IKernel[] }).kernels;
 }
 
-/** The number of a kernel's process. */
+/** The number of a kernel's process, once it has one that is not `former`. */
 export async function pidOf(
   request: APIRequestContext,
-  kernelId: string
+  kernelId: string,
+  former: number | null = null
 ): Promise<number> {
-  const found = (await kernels(request)).find(
-    one => one.kernel_id === kernelId
-  );
-  if (!found?.pid) {
-    throw new Error(`kernel ${kernelId} has no process`);
+  const deadline = Date.now() + 20_000;
+  while (Date.now() < deadline) {
+    const found = (await kernels(request)).find(
+      one => one.kernel_id === kernelId
+    );
+    if (found?.pid && found.pid !== former) {
+      return found.pid;
+    }
+    await new Promise(resolve => setTimeout(resolve, 50));
   }
-  return found.pid;
+  throw new Error(`kernel ${kernelId} has no process`);
 }
 
 /** Shut down every kernel of the server. */
