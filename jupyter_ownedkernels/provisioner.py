@@ -13,6 +13,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import time
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
@@ -41,6 +42,8 @@ _IMPLIED: Mapping[str, object] = {"close_fds": True, "start_new_session": True, 
 # Beyond the bound of retiring itself: the way of the report from the keeper to here.
 _REPORT_MARGIN = 2.0
 _SIGNAL_ANSWER_TIMEOUT = 2.0
+# From the last port to the handler of SIGINT it is 2 ms at most, if the kernel is let run.
+_SETTLING = 0.25
 
 
 Handle: TypeAlias = OwnedProcess | StockProcess | LoadedProcess
@@ -57,6 +60,7 @@ class OwnedProvisioner(LocalProvisioner):
     process: Handle | subprocess.Popen[Any] | None = None  # type: ignore[assignment]
     _kernel: OwnedKernel | None = None
     _starting = False
+    _started_at = 0.0
     _ready_told = False
 
     @property
@@ -242,6 +246,7 @@ class OwnedProvisioner(LocalProvisioner):
             await wait_until_ready(info, is_pointless, timeout)
         finally:
             self._starting = False
+            self._started_at = time.monotonic()
         self._tell_when_ready()
 
     def _tell_when_ready(self) -> None:
@@ -296,7 +301,11 @@ class OwnedProvisioner(LocalProvisioner):
         A kernel that is still starting gets no interrupt: it has no cell to stop, and its
         interpreter would end.
         """
-        if self.process is None or (self._starting and signum == signal.SIGINT):
+        if signum == signal.SIGINT:
+            if self._starting:
+                return
+            await self._until_settled()
+        if self.process is None:
             return
         if isinstance(self.process, subprocess.Popen):
             # Its number, and so the group's, is its own until it has been reaped.
@@ -309,6 +318,11 @@ class OwnedProvisioner(LocalProvisioner):
             # A shutdown begins with an interrupt, and must not fail for want of it.
             if not getattr(self.parent, "shutting_down", False):
                 raise
+
+    async def _until_settled(self) -> None:
+        """ipykernel binds its ports first, and a little later says what SIGINT is to do."""
+        if not getattr(self.parent, "shutting_down", False):
+            await asyncio.sleep(max(0.0, self._started_at + _SETTLING - time.monotonic()))
 
     async def shutdown_requested(self, restart: bool = False) -> None:
         """The kernel was asked to leave by message; its exit is no accident."""
