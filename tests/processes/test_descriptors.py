@@ -88,7 +88,7 @@ def test_helpers_stand_apart(workspace: Workspace, owner: Owner) -> None:
 
 
 def test_many_launches_leak_nothing(workspace: Workspace, owner: Owner) -> None:
-    """Descriptors, threads and children of owner and spawner are as after the first."""
+    """Descriptors and children of owner and spawner are as after the first."""
     spec = workspace.mini("often")
 
     def once() -> None:
@@ -97,12 +97,9 @@ def test_many_launches_leak_nothing(workspace: Workspace, owner: Owner) -> None:
 
     def state() -> tuple[object, ...]:
         spawner = owner.spawner().pid
-        owner_line = census.line(owner.pid)
-        assert owner_line is not None
         return (
             kinds(owner.pid),
             kinds(spawner),
-            owner_line.threads,
             len(census.children(owner.pid)),
             len(census.children(spawner)),
         )
@@ -114,3 +111,7 @@ def test_many_launches_leak_nothing(workspace: Workspace, owner: Owner) -> None:
         once()
     census.wait_until(lambda: state() == before, 10, f"{state()} as {before}")
     assert workspace.connection_files() == []
+    seen = census.line(owner.pid)
+    # The event loop's pool of threads grows to its bound, some more than there are processors.
+    assert seen is not None
+    assert seen.threads <= 12 + (os.cpu_count() or 1)

@@ -54,6 +54,7 @@ KINDS = [*SCENES, *WRAPPERS, "sleep"]
 class Aftermath(NamedTuple):
     """What was there when the owner died, and what of it was left."""
 
+    way: str
     procs: dict[str, set[Proc]]
     left: dict[str, list[str]]
     strays: list[str]
@@ -139,7 +140,9 @@ def furnish(workspace: Workspace, owner: Owner, names: dict[str, str]) -> dict[s
     return procs
 
 
-def aftermath(workspace: Workspace, owner: Owner, procs: dict[str, set[Proc]]) -> Aftermath:
+def aftermath(
+    way: str, workspace: Workspace, owner: Owner, procs: dict[str, set[Proc]]
+) -> Aftermath:
     everything = set().union(*procs.values()) | workspace.processes()
     everything -= {owner.proc}
     left = census.left_after(everything, GONE_WITHIN)
@@ -148,7 +151,7 @@ def aftermath(workspace: Workspace, owner: Owner, procs: dict[str, set[Proc]]) -
     told = {kind: census.describe(mine & left) for kind, mine in procs.items()}
     strays = census.describe(left - set().union(*procs.values()))
     census.end(left)
-    return Aftermath(procs, told, strays, workspace.connection_files())
+    return Aftermath(way, procs, told, strays, workspace.connection_files())
 
 
 @pytest.fixture(scope="module", params=WAYS)
@@ -166,7 +169,7 @@ def ended(request: pytest.FixtureRequest) -> Iterator[Aftermath]:
             procs = furnish(workspace, owner, {kind: kind for kind in KINDS})
             WAYS[way](owner)
             assert group is None or group.oom_kills() == 1
-            yield aftermath(workspace, owner, procs)
+            yield aftermath(way, workspace, owner, procs)
     finally:
         workspace.close()
 
@@ -179,7 +182,9 @@ def test_nothing_of_it_is_left(ended: Aftermath, kind: str) -> None:
 
 def test_no_helper_and_no_file_is_left(ended: Aftermath) -> None:
     assert ended.strays == []
-    assert ended.connection_files == []
+    if ended.way != "exec":
+        # After an exec the owner lives, as far as anybody can tell, and the files are its own.
+        assert ended.connection_files == []
 
 
 WARM = "any(one['state'] == 'ready' for one in ownership.current().warm.to_json())"
@@ -215,7 +220,7 @@ def real_kernels_ended(request: pytest.FixtureRequest) -> Iterator[Aftermath]:
                 top = started[kind]["pid"]
                 procs[kind] = census.below(top) | noted | {census.find(top)}
             owner.die(signal.SIGKILL)
-            yield aftermath(workspace, owner, procs)
+            yield aftermath("SIGKILL", workspace, owner, procs)
     finally:
         workspace.close()
 
