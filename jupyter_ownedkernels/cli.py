@@ -199,7 +199,8 @@ def _add_detach(commands: argparse._SubParsersAction[Parser]) -> None:
         help="start a command that is meant to outlive the kernel",
         usage=f"{PROGRAM} detach [-h] [--] COMMAND [ARGUMENT ...]",
         description="Start a command in a session of its own, on record as left on purpose, "
-        "and print its pid. A terminal is taken away from it as nohup does.",
+        "and print its pid. As with nohup a terminal is taken away from it (output goes to "
+        "nohup.out); a pipe or file is passed on, so redirect the output inside $(...).",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     _add_folders(parser)

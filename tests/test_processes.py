@@ -70,11 +70,11 @@ def test_the_tree_of_a_kernel(workspace: Workspace) -> None:
 
 def test_its_figures_are_those_of_psutil(workspace: Workspace) -> None:
     with Owner(workspace) as owner:
-        owner.start("core", "core")
+        about = owner.start("core", "core")
         workspace.note("core")
         workspace.forget_note("core")
         (keeper,) = owner.keepers()
-        found = tree(keeper.pid)
+        found = tree(keeper.pid, about["file"])
         for one in found:
             process = psutil.Process(one.pid)
             assert one.rss_bytes == pytest.approx(process.memory_info().rss, rel=0.05)

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from support import census
 from support.census import Proc
+from support.fence import look_of
 from support.owner import Owner
 from support.workspace import SHELL, Workspace
 
@@ -59,8 +60,8 @@ def folders(workspace: Workspace) -> list[str]:
 
 
 def recover(workspace: Workspace, **options: object) -> Recovery:
-    where = str(workspace.runtime)
-    return recovery.recover(folders(workspace), (where,), **options)  # type: ignore[arg-type]
+    where, look = str(workspace.runtime), look_of(workspace)
+    return recovery.recover(folders(workspace), (where,), look=look, **options)  # type: ignore[arg-type]
 
 
 def journals_of_the_dead(workspace: Workspace) -> list[str]:

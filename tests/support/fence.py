@@ -9,15 +9,33 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from jupyter_ownedkernels import doctor, processes_look
 from jupyter_ownedkernels.doctor import Scope
+from jupyter_ownedkernels.runtime import procfs
 from jupyter_ownedkernels.snapshot import Snapshot
 
 from . import census
 from .workspace import MARK, Workspace
 
 _NOBODYS = -1
+
+
+class _Reader:
+    """As the real one. A port that somebody else listens on is free."""
+
+    def __init__(self, table: Snapshot, own: set[int]) -> None:
+        self._real = table.reader
+        self._own = own
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def listeners(self) -> tuple[frozenset[int], frozenset[str]]:
+        ours = frozenset[int]().union(*(procfs.socket_inodes(pid) for pid in self._own))
+        tcp = procfs.tcp_listeners()
+        return frozenset(port for port, inodes in tcp.items() if ours & inodes), frozenset()
 
 
 def look_of(workspace: Workspace) -> Callable[[], Snapshot]:
@@ -31,7 +49,7 @@ def look_of(workspace: Workspace) -> Callable[[], Snapshot]:
         own = {proc.pid for proc in census.marked(f"{MARK}={workspace.mark}")}
         own.add(os.getpid())
         uids = {pid: uid if pid in own else _NOBODYS for pid, uid in table.uids.items()}
-        return replace(table, uids=uids)
+        return replace(table, uids=uids, reader=_Reader(table, own))
 
     return look
 

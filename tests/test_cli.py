@@ -1,0 +1,616 @@
+"""The command line, run as a program."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import census
+from support.elsewhere import ROOT, needs_root
+from support.owner import Owner
+from support.workspace import Workspace
+
+from jupyter_ownedkernels import __version__, cli
+from jupyter_ownedkernels.cli_doctor import short_ids
+from jupyter_ownedkernels.cli_output import duration, memory, printable
+
+pytestmark = pytest.mark.timeout(120)
+
+CLI = [sys.executable, "-W", "error", "-m", "jupyter_ownedkernels.cli"]
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture(scope="module")
+def workspace() -> Iterator[Workspace]:
+    made = Workspace()
+    made.mini("core", "children")
+    made.mini("a-kernel-with-quite-a-long-name", "children")
+    yield made
+    left = census.describe(census.left_after(made.processes(), 10))
+    made.close()
+    assert not left, f"left behind: {left}"
+
+
+def run(workspace: Workspace, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*CLI, *args],
+        env={**workspace.environment(), "COLUMNS": "80", **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def on_terminal(workspace: Workspace, *args: str, **env: str) -> tuple[int, str]:
+    """Exit status, and all that was written to a terminal of 80 columns."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [*CLI, *args],
+        env={**workspace.environment(), "COLUMNS": "80", "TERM": "xterm-256color", **env},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        close_fds=True,
+    )
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        said += part
+    os.close(ours)
+    return child.wait(60), said.decode().replace("\r\n", "\n")
+
+
+# -- usage -----------------------------------------------------------------------------
+
+
+def test_version(workspace: Workspace) -> None:
+    done = run(workspace, "--version")
+    assert (done.returncode, done.stdout) == (0, f"{__version__}\n")
+
+
+def test_without_a_command_it_helps(workspace: Workspace) -> None:
+    done = run(workspace)
+    assert done.returncode == 64
+    assert "examples:" in done.stderr
+    assert "exit status:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("frobnicate",),
+        ("doctor", "--frobnicate"),
+        ("doctor", "--grace", "soon"),
+        ("doctor", "--stale-file-age", "-1"),
+        ("doctor", "--all-users", "--runtime-dir", "/x"),
+        ("history", "--limit", "many"),
+        ("clean",),
+        ("detach",),
+        ("detach", "--"),
+        ("completion", "tcsh"),
+    ],
+)
+def test_wrong_usage_ends_with_64_and_says_what_is_wrong(
+    workspace: Workspace, args: tuple[str, ...]
+) -> None:
+    done = run(workspace, *args)
+    assert done.returncode == 64
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("jupyter ownedkernels: ")
+
+
+@pytest.mark.parametrize(
+    "name", ["list", "doctor", "clean", "history", "detach", "check", "completion"]
+)
+def test_every_command_has_help(workspace: Workspace, name: str) -> None:
+    done = run(workspace, name, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"usage: jupyter ownedkernels {name}")
+    assert all(len(line) <= 90 for line in done.stdout.splitlines())
+
+
+def test_help_waits_for_nothing_heavy() -> None:
+    code = (
+        "import sys\n"
+        "from jupyter_ownedkernels import cli\n"
+        "try: cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'rich', 'psutil', 'jupyter_client', 'jupyter_server', 'tornado', 'zmq'}\n"
+        "print(*(heavy & set(sys.modules)), file=sys.stderr, end='')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_error_is_one_line(workspace: Workspace, tmp_path: Path) -> None:
+    done = run(workspace, "detach", "--", str(tmp_path / "no such program"))
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "No such file" in line
+
+
+def test_it_is_found_by_jupyter(workspace: Workspace) -> None:
+    script = Path(sys.executable).parent / "jupyter"
+    if not (script.exists() and (script.parent / "jupyter-ownedkernels").exists()):
+        pytest.skip("the package's scripts are not installed")
+    done = subprocess.run(
+        [str(script), "ownedkernels", "--version"],
+        env=workspace.environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(workspace: Workspace, shell: str) -> None:
+    done = run(workspace, "completion", shell)
+    assert done.returncode == 0
+    for word in ("doctor", "history", "detach"):
+        assert word in done.stdout
+    program = shutil.which(shell)
+    if program is not None:
+        checked = subprocess.run([program, "-n"], input=done.stdout, text=True, capture_output=True)
+        assert checked.returncode == 0, checked.stderr
+
+
+def test_completion_in_bash(workspace: Workspace) -> None:
+    if shutil.which("bash") is None:
+        pytest.skip("no bash")
+    script = run(workspace, "completion", "bash").stdout
+
+    def complete(*words: str) -> list[str]:
+        function = (
+            "_jupyter_then_ownedkernels" if words[0] == "jupyter" else "_jupyter_ownedkernels"
+        )
+        quoted = " ".join(f"'{word}'" for word in words)
+        code = f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; {function}; "
+        code += 'printf "%s\\n" "${COMPREPLY[@]}"'
+        done = subprocess.run(
+            ["bash", "-c", script + code], capture_output=True, text=True, check=True
+        )
+        return done.stdout.split()
+
+    assert complete("jupyter-ownedkernels", "doc") == ["doctor"]
+    assert complete("jupyter", "ownedkernels", "doctor", "--al") == ["--all-users", "--all"]
+    assert complete("jupyter", "own") == ["ownedkernels"]
+    assert complete("jupyter-ownedkernels", "completion", "z") == ["zsh"]
+
+
+# -- list, history ---------------------------------------------------------------------
+
+
+def test_lists_without_any_server(workspace: Workspace, tmp_path: Path) -> None:
+    for name in ("list", "history"):
+        done = run(workspace, name, "--runtime-dir", str(tmp_path / "none"))
+        assert (done.returncode, done.stderr) == (0, "")
+    done = run(workspace, "list", "--json", "--runtime-dir", str(tmp_path / "none"))
+    assert isinstance(json.loads(done.stdout)["kernels"], list)
+
+
+def test_list_and_history_of_several_owners(workspace: Workspace) -> None:
+    names = ["core", "a-kernel-with-quite-a-long-name"]
+    with Owner(workspace) as first, Owner(workspace) as second:
+        for owner, spec in zip((first, second), names, strict=True):
+            owner.start(spec, spec)
+            workspace.note(spec)
+            workspace.forget_note(spec)
+        listed = json.loads(run(workspace, "list", "--json").stdout)["kernels"]
+        mine = [one for one in listed if one["name"] in names]
+        assert {one["owner"]["pid"] for one in mine} == {first.pid, second.pid}
+        for one in mine:
+            assert one["state"] == "running"
+            assert one["process_count"] == 4
+            assert one["rss_bytes"] > 1e6
+            assert one["detached_count"] == 0
+        text = run(workspace, "list").stdout
+        assert all(one["kernel_id"][:8] in text for one in mine)
+        assert str(first.pid) in text
+        status, shown = on_terminal(workspace, "list")
+        assert status == 0
+        assert max(len(line) for line in ESCAPE.sub("", shown).splitlines()) <= 80
+        first.shut_down("core", now=True)
+        second.die()
+    entries = census.wait_until(
+        lambda: [
+            one
+            for one in json.loads(run(workspace, "history", "--json").stdout)["entries"]
+            if one["kernel_name"] in names
+        ][1:],
+        20,
+        "both ends on record",
+    )
+    assert entries
+    causes = {
+        one["kernel_name"]: one["cause"]
+        for one in json.loads(run(workspace, "history", "--json").stdout)["entries"]
+    }
+    assert causes["core"] == "shutdown"
+    assert causes[names[1]] == "owner-died"
+    text = run(workspace, "history", "--limit", "5").stdout
+    assert "shut down" in text
+    assert "ended because the process that owned it died" in text
+
+
+# -- detach ----------------------------------------------------------------------------
+
+
+def test_detach_starts_what_outlives_the_shell(workspace: Workspace, tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    with output.open("w") as stream:
+        done = subprocess.run(
+            [*CLI, "detach", "--", "sleep", "600"],
+            env=workspace.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            timeout=30,
+            cwd=tmp_path,
+        )
+    assert done.returncode == 0
+    pid, note = output.read_text().splitlines()
+    proc = census.find(int(pid))
+    try:
+        line = census.line(proc.pid)
+        assert line is not None
+        assert line.session == proc.pid
+        with open(f"/proc/{proc.pid}/status") as stream:
+            ignored = next(one for one in stream if one.startswith("SigIgn"))
+        assert int(ignored.split()[1], 16) & 1, "SIGHUP is ignored"
+        assert "nothing to put on record" in note
+        assert os.readlink(f"/proc/{proc.pid}/fd/1") == str(output), "its output is as given"
+        assert not (tmp_path / "nohup.out").exists()
+    finally:
+        census.end([proc])
+
+
+def test_detach_takes_the_terminal_away(workspace: Workspace, tmp_path: Path) -> None:
+    script = "echo said; echo wrong >&2; cat; echo ended"
+    status, said = on_terminal(workspace, "detach", "--", "sh", "-c", script, PWD=str(tmp_path))
+    assert status == 0
+    assert "output goes to" in said
+    path = Path(re.findall(r"output goes to (.*)", said)[0])
+    try:
+        census.wait_until(lambda: "ended" in path.read_text(), 10, "the output")
+        assert path.read_text().splitlines()[-3:] == ["said", "wrong", "ended"]
+        assert path.stat().st_mode & 0o777 == 0o600
+    finally:
+        path.unlink()
+
+
+def test_detach_from_a_kernel_is_on_record_and_kept(workspace: Workspace) -> None:
+    with Owner(workspace) as owner:
+        spec = workspace.python("snake")
+        owner.start("snake", spec)
+        command = [*CLI, "detach", "--", "sh", "-c", "exec sleep 600 >/dev/null 2>&1"]
+        code = f"import subprocess; print(subprocess.check_output({command!r}).decode())"
+        pid = int("".join(owner.execute("snake", code)))
+        proc = census.find(pid)
+        owner.shut_down("snake", now=True)
+        assert census.runs(proc)
+        found = json.loads(run(workspace, "doctor", "--json").stdout)["findings"]
+        (finding,) = [one for one in found if one["pid"] == pid]
+        assert finding["kind"] == "detached"
+        assert finding["kernel_name"] == "snake"
+        assert not finding["by_default"]
+        done = run(workspace, "clean", finding["id"], "--json")
+        assert done.returncode == 0
+        assert json.loads(done.stdout)["results"][0]["outcome"] == "terminated"
+        assert not census.left_after([proc], 5)
+
+
+# -- doctor, clean: in a pid namespace, where there is nobody else -----------------------
+
+SCENE = """
+import json, os, signal, subprocess, sys, time
+from pathlib import Path
+from jupyter_ownedkernels import identity, journal
+from jupyter_ownedkernels.journal import Journal
+from jupyter_ownedkernels.models import LaunchRecord, Survivor
+runtime = Path(os.environ["JUPYTER_RUNTIME_DIR"])
+runtime.mkdir(parents=True)
+
+def named(pid):
+    return identity.of_pid(pid)
+
+def sleeper():
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        os.execvp("sleep", ["sleep", "600", "\\x1b]0;evil\\x07", "[bold]x[/]"][:2])
+    time.sleep(0.05)
+    return pid
+
+def scene(stray=True, detached=True, files=3):
+    pids = {}
+    if stray:
+        pids["stray"] = sleeper()
+    if detached:
+        pids["detached"] = sleeper()
+    writer = os.fork()
+    if writer == 0:
+        one = Journal(journal.this_owner("crashed"), [str(runtime / "ownedkernels")])
+        if stray:
+            one.launching(LaunchRecord("l", "kernel-1", 1, "python3", ""))
+            one.running("l", keeper=None, process=named(pids["stray"]), sessions=[pids["stray"]])
+        if detached:
+            it = named(pids["detached"])
+            one.launching(LaunchRecord("d", "kernel-2", 1, "python3", ""))
+            one.running("d", keeper=it and identity.of_self(), process=None, sessions=[])
+            one.ended("d", None, [Survivor(it.pid, it.start_ticks, it.pid, "detached")])
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(writer, 0)
+    for number in range(files):
+        path = runtime / ("kernel-" + str(number) + ".json")
+        path.write_text(json.dumps({"ip": "127.0.0.1", "shell_port": 1}))
+        os.utime(path, (1e9, 1e9))
+    return pids
+
+def cli(*args, **env):
+    done = subprocess.run([sys.executable, "-W", "error", "-m", "jupyter_ownedkernels.cli", *args],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        env={**os.environ, "COLUMNS": "80", **env})
+    if "Traceback" in done.stderr:
+        raise SystemExit(done.stderr)
+    return [done.returncode, done.stdout, done.stderr]
+
+def alive(pid):
+    return os.waitpid(pid, os.WNOHANG) == (0, 0)
+
+def answer(value):
+    print("ANSWER " + json.dumps(value))
+    sys.stdout.flush()
+"""
+
+
+def inside(script: str, **env: str) -> Any:
+    folder = Path(tempfile.mkdtemp(prefix="ok-cli-"))
+    try:
+        done = subprocess.run(
+            ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", SCENE + script],
+            env={
+                **{k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "JPY"))},
+                "PYTHONPATH": str(ROOT),
+                "HOME": str(folder),
+                "XDG_RUNTIME_DIR": str(folder / "xdg"),
+                "TMPDIR": str(folder),
+                "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
+                **env,
+            },
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+    finally:
+        shutil.rmtree(folder)
+    for line in done.stdout.splitlines():
+        if line.startswith("ANSWER "):
+            return json.loads(line.removeprefix("ANSWER "))
+    raise AssertionError(done.stdout + done.stderr)
+
+
+@needs_root
+def test_exit_codes_of_the_doctor() -> None:
+    codes = inside(
+        """
+codes = [cli("doctor")[0]]
+pids = scene()
+codes += [cli("doctor")[0], cli("doctor", "--detached")[0], cli("doctor", "--json")[0]]
+codes += [cli("doctor", "--fix")[0], alive(pids["stray"]), alive(pids["detached"])]
+codes += [cli("doctor")[0], cli("doctor", "--detached")[0]]
+codes += [cli("doctor", "--fix", "--detached")[0], alive(pids["detached"])]
+codes += [cli("doctor", "--detached")[0], sorted(os.listdir(runtime))]
+answer(codes)
+"""
+    )
+    assert codes == [0, 1, 1, 1, 0, False, True, 0, 1, 0, False, 0, ["ownedkernels"]]
+
+
+@needs_root
+def test_what_the_doctor_prints() -> None:
+    (code, text, errors), (_, verbose, _), fixed = inside(
+        """
+scene(files=30)
+answer([cli("doctor"), cli("doctor", "-v"), cli("doctor", "--fix")])
+"""
+    )
+    assert (code, errors) == (1, "")
+    assert "\x1b" not in text
+    assert "1 stray kernel, 1 detached process, 30 stale files." in text
+    assert "and 10 more stale files (--all shows each)" in text
+    assert "jupyter ownedkernels doctor --fix" in text
+    assert "--detached ends them as well" in text
+    assert "(pid and start time are the same)" in verbose
+    code, text, errors = fixed
+    assert (code, errors) == (0, "")
+    assert "terminated" in text
+    assert "30 stale files removed." in text
+    assert "1 detached process left." in text
+
+
+@needs_root
+def test_json_of_the_doctor() -> None:
+    report, fixed, cleaned = inside(
+        """
+scene()
+report = json.loads(cli("doctor", "--json")[1])
+ids = [one["id"] for one in report["findings"] if one["kind"] == "detached"]
+fixed = json.loads(cli("doctor", "--fix", "--json")[1])
+answer([report, fixed, json.loads(cli("clean", "--json", *ids)[1])])
+"""
+    )
+    assert set(report) == {
+        "scanned_at",
+        "duration_ms",
+        "complete",
+        "incomplete_reason",
+        "findings",
+        "counts",
+    }
+    assert report["counts"] == {"stray_kernel": 1, "detached": 1, "stale_file": 3}
+    assert set(fixed) == {"report", "results"}
+    assert {one["outcome"] for one in fixed["results"]} == {"terminated", "removed"}
+    assert fixed["report"]["counts"] == {"detached": 1}
+    (result,) = cleaned["results"]
+    assert set(result) == {"id", "kind", "outcome", "reason", "pid"}
+    assert result["outcome"] == "terminated"
+
+
+@needs_root
+def test_clean_takes_the_beginning_of_an_id() -> None:
+    dry, done, again, wrong, vague = inside(
+        """
+pids = scene()
+name = "p" + str(pids["stray"])
+dry = [cli("clean", "--dry-run", name)[0], alive(pids["stray"])]
+done = [cli("clean", name)[:2], alive(pids["stray"])]
+answer([dry, done, cli("clean", name), cli("clean", "nonsense"), cli("clean", "f-")])
+"""
+    )
+    assert dry == [0, True]
+    assert done[0][0] == 0
+    assert "terminated" in done[0][1]
+    assert done[1] is False
+    assert again[0] == 1
+    assert wrong[0] == 1
+    assert "no scan gives such ids" in wrong[1]
+    assert vague[0] == 2
+    assert "is not unique" in vague[2]
+
+
+@needs_root
+def test_a_table_on_a_terminal_has_80_columns_and_obeys_no_color() -> None:
+    plain, coloured = inside(
+        """
+import pty
+def on_terminal(*args, **env):
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen([sys.executable, "-m", "jupyter_ownedkernels.cli", *args],
+        stdin=theirs, stdout=theirs, stderr=theirs,
+        env={**os.environ, "COLUMNS": "80", "TERM": "xterm-256color", **env})
+    os.close(theirs)
+    said = b""
+    try:
+        while part := os.read(ours, 65536):
+            said += part
+    except OSError:
+        pass
+    child.wait()
+    return said.decode()
+scene(files=25)
+answer([on_terminal("doctor", NO_COLOR="1"), on_terminal("doctor")])
+"""
+    )
+    for text in (plain, coloured):
+        lines = ESCAPE.sub("", text).replace("\r\n", "\n").split("\n")
+        # The progress line is written over.
+        lines = [line.rpartition("\r")[2] for line in lines]
+        assert max(map(len, lines)) <= 80
+        assert any("stray kernel" in line for line in lines)
+    colours = re.compile(r"\x1b\[[0-9;]*m")
+    assert not [code for code in colours.findall(plain) if re.search(r"[349][0-7]", code)]
+    assert colours.search(coloured)
+
+
+@needs_root
+def test_watching_goes_on_until_it_is_interrupted() -> None:
+    code, reports = inside(
+        """
+child = subprocess.Popen([sys.executable, "-m", "jupyter_ownedkernels.cli", "doctor", "--json",
+    "--watch", "0.2"], stdout=subprocess.PIPE, text=True)
+seen = ""
+while seen.count('"scanned_at"') < 3:
+    seen += child.stdout.readline()
+child.send_signal(signal.SIGINT)
+child.stdout.read()
+answer([child.wait(), seen.count('"scanned_at"')])
+"""
+    )
+    assert code == 0
+    assert reports >= 3
+
+
+@needs_root
+def test_every_user_for_root() -> None:
+    code, told, text = inside(
+        """
+scene()
+one = cli("doctor", "--all-users", "--json")
+answer([one[0], json.loads(one[1]), cli("doctor", "--all-users")[1]])
+"""
+    )
+    assert code in (0, 1)
+    assert {"user", "uid", "report", "results"} <= set(told["users"][0]) | {"report", "results"}
+    assert isinstance(text, str)
+
+
+@needs_root
+def test_reading_of_the_output_may_end_early() -> None:
+    code = inside(
+        """
+scene(files=5000)
+child = subprocess.Popen([sys.executable, "-W", "error", "-m", "jupyter_ownedkernels.cli",
+    "doctor", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+child.stdout.readline()
+child.stdout.close()
+errors = child.stderr.read()
+answer([child.wait(), errors])
+"""
+    )
+    assert code == [0, ""]
+
+
+# -- words -----------------------------------------------------------------------------
+
+
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    assert printable("a\x1b]0;evil\x07b\nc") == "a\\x1b]0;evil\\x07b\\nc"
+    assert printable("é\udcff") == "é?"
+
+
+def test_sizes_and_times() -> None:
+    assert [memory(n) for n in (None, 0, 999, 1500, 93_000_000, 11_800_000_000)] == [
+        "-",
+        "0 B",
+        "999 B",
+        "1.5 kB",
+        "93 MB",
+        "12 GB",
+    ]
+    assert [duration(n) for n in (None, 5, 300, 7300, 1e6)] == ["-", "5 s", "5 min", "2 h", "11 d"]
+
+
+def test_short_ids_stay_unique() -> None:
+    ids = ["p12-5-abcdefabcdef", "p123-5-abcdefabcdef", "f-abcdefabcdef", "f-abcdefabcdee"]
+    short = short_ids(ids)
+    assert short["p123-5-abcdefabcdef"] == "p123"
+    assert len(set(short.values())) == 4
+    for whole, beginning in short.items():
+        assert [one for one in ids if one.startswith(beginning)] == [whole]
+
+
+def test_the_parser_is_made_once_for_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["completion", "bash"]) == 0
+    assert "complete -F" in capsys.readouterr().out
+    started = time.monotonic()
+    cli.make_parser()
+    assert time.monotonic() - started < 5
