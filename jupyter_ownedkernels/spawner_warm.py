@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import time
@@ -66,7 +67,8 @@ class WarmProcess(SpawnerProcess):
         except (wire.Closed, OSError, ValueError):
             raise SpawnerUnavailable("the interpreter ended while it was made ready") from None
         finally:
-            self._control.settimeout(patience)
+            with contextlib.suppress(OSError):  # closed in the meantime: the owner leaves
+                self._control.settimeout(patience)
         wire.close(fds)
         self.troubles = [str(trouble) for trouble in message.get("troubles", [])]
         if message.get("state") != "ready":
