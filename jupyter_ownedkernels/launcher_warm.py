@@ -244,7 +244,7 @@ class WarmPool:
             try:
                 process = self._start_one(slot, choice, environment)
             except SpawnerUnavailable as error:
-                if not choice.preload:
+                if not choice.preload or self._closed.is_set():
                     raise
                 # Better a template without the user's modules than none.
                 log.warning("warm_preload is left out: %s", error)
@@ -255,6 +255,8 @@ class WarmPool:
                 slot.preload = ()
                 slot.reason = f"warm_preload is left out: {error}"
         except SpawnerUnavailable as error:
+            if self._closed.is_set():
+                return
             # It would fail in the same way at each kernel's start, and costs a second.
             with self._lock:
                 self._switch_off(slot, str(error))
