@@ -40,7 +40,7 @@ const modelPlugin: JupyterFrontEndPlugin<IOwnershipModel> = {
   provides: IOwnershipModel,
   optional: [ISettingRegistry],
   activate: (app: JupyterFrontEnd, registry: ISettingRegistry | null) => {
-    const { serverSettings, events, sessions } = app.serviceManager;
+    const { contents, serverSettings, events, sessions } = app.serviceManager;
     const model = new OwnershipModel({ serverSettings, events });
     void followSettings(registry, ({ pollInterval }) => {
       model.pollInterval = pollInterval;
@@ -59,6 +59,11 @@ const modelPlugin: JupyterFrontEndPlugin<IOwnershipModel> = {
       if (now !== known) {
         known = now;
         model.touch();
+      }
+    });
+    contents.fileChanged.connect((_, { type }) => {
+      if (type === 'rename') {
+        model.touchTwice();
       }
     });
     return model;

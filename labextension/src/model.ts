@@ -28,7 +28,8 @@ const EVENT_LIMIT_MS = 150;
 
 /**
  * A kernel is on record before its session is: the server saves the session once the
- * kernel has started. One more look then finds the notebook's name.
+ * kernel has started. One more look then finds the notebook's name. After a rename,
+ * too, the session follows the file.
  */
 const SETTLE_MS = 1500;
 
@@ -203,6 +204,13 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
     void this._throttler.invoke();
   }
 
+  /** The same, of something that the server puts on record in two steps. */
+  touchTwice(): void {
+    clearTimeout(this._settle);
+    this._settle = setTimeout(() => this.touch(), SETTLE_MS);
+    this.touch();
+  }
+
   dispose(): void {
     if (this._isDisposed) {
       return;
@@ -307,10 +315,10 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
     this._staleReport ||= OUTDATES_REPORT.has(event.action);
     this._touchedReport ||= TOUCHES_REPORT.has(event.action);
     if (event.action === 'launched') {
-      clearTimeout(this._settle);
-      this._settle = setTimeout(() => this.touch(), SETTLE_MS);
+      this.touchTwice();
+    } else {
+      this.touch();
     }
-    this.touch();
     this._happened.emit(event);
   }
 

@@ -14,27 +14,29 @@ export interface IKernelTitle {
 /**
  * The title of a kernel.
  *
- * @param sessions - those that the app knows: the server's answer is older than them
- * right after a start or a rename
+ * @param sessions - those that the app knows: the server puts a session on record a
+ * little later than its kernel. The app's own list is older after a rename.
  */
 export function kernelTitle(
   kernel: Pick<IKernel, 'kernel_id' | 'session'> & { display_name?: string },
   sessions: Iterable<Session.IModel> = []
 ): IKernelTitle {
+  if (kernel.session) {
+    const { path, name, type } = kernel.session;
+    return titleOf(path ?? '', name ?? '', type ?? '');
+  }
   for (const session of sessions) {
     if (session.kernel?.id === kernel.kernel_id) {
       return titleOf(session.path, session.name, session.type);
     }
-  }
-  if (kernel.session) {
-    const { path, name, type } = kernel.session;
-    return titleOf(path ?? '', name ?? '', type ?? '');
   }
   const id = shortId(kernel.kernel_id);
   const name = kernel.display_name ? `${kernel.display_name} (${id})` : id;
   return { name, path: '', type: '' };
 }
 
+/** The path of a console is made up; that of a document is its name. */
 function titleOf(path: string, name: string, type: string): IKernelTitle {
-  return { name: name || fileName(path), path, type };
+  const shown = type === 'console' ? name : fileName(path);
+  return { name: shown || name || path, path, type };
 }

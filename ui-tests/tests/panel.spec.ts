@@ -84,9 +84,17 @@ test('a kernel shows its processes, detached ones marked', async ({
 
 test('a row opens its notebook, restarts and shuts down its kernel', async ({
   page,
-  request
+  request,
+  tmpPath
 }) => {
-  await page.notebook.createNew('actions.ipynb', { kernel: 'python3' });
+  // A new notebook would be renamed while its session starts.
+  const path = `${tmpPath}/actions.ipynb`;
+  const notebook = { cells: [], metadata: {}, nbformat: 4, nbformat_minor: 5 };
+  Object.assign(notebook.metadata, {
+    kernelspec: { name: 'python3', display_name: 'Python 3' }
+  });
+  await page.contents.uploadContent(JSON.stringify(notebook), 'text', path);
+  await page.notebook.openByPath(path);
   const panel = await openPanel(page);
   const row = panel.getByRole('treeitem', { name: /^actions\.ipynb/ });
   await expect(row).toBeVisible();

@@ -56,6 +56,7 @@ function fakeApp() {
     serviceManager: {
       serverSettings: ServerConnection.makeSettings(),
       events: { stream },
+      contents: { fileChanged: new Signal<object, object>({}) },
       sessions,
       kernels: { shutdown: jest.fn().mockResolvedValue(undefined) }
     }
@@ -173,6 +174,16 @@ describe('the plugins', () => {
     const load = jest.fn().mockRejectedValue(new Error('no schema'));
     await startModel(fakeApp(), { load });
     await until(() => warned.mock.calls.length > 0);
+  });
+
+  it('look again, twice, when a file gets another name', async () => {
+    const fake = fakeApp();
+    const model = await startModel(fake);
+    const touched = jest.spyOn(model, 'touchTwice');
+    const { fileChanged } = fake.serviceManager.contents;
+    fileChanged.emit({ type: 'save' });
+    fileChanged.emit({ type: 'rename' });
+    expect(touched).toHaveBeenCalledTimes(1);
   });
 
   it('look again when the app learns of another session', async () => {
@@ -340,11 +351,13 @@ describe('what can be done with a kernel', () => {
   }
 
   it('opens its notebook or its console', async () => {
-    const { commands, sessions } = await ready();
+    const { commands, model, sessions } = await ready();
     const opened = jest.fn();
     commands.addCommand('docmanager:open', { execute: opened });
     commands.addCommand('console:open', { execute: opened });
     await commands.execute(CommandIDs.openKernel, target);
+    answers.kernels = { kernels: [kernel('a', { session: null })] };
+    await model.refresh();
     sessions
       .running()
       .push({ path: 'c', type: 'console', kernel: { id: 'a' } });

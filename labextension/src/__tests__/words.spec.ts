@@ -129,16 +129,27 @@ describe('the title of a kernel', () => {
     }
   ];
 
-  it('is that of the session which the app knows', () => {
+  it('is that of the server, which knows of a rename first', () => {
     expect(kernelTitle(kernel('a'), sessions)).toEqual({
+      name: 'a.ipynb',
+      path: 'work/a.ipynb',
+      type: 'notebook'
+    });
+  });
+
+  it('is that of the app before the server knows the session', () => {
+    expect(kernelTitle(kernel('a', { session: null }), sessions)).toEqual({
       name: 'new.ipynb',
       path: 'x/new.ipynb',
       type: 'notebook'
     });
   });
 
-  it('is that of the server for a session which the app does not know', () => {
-    expect(kernelTitle(kernel('b'), sessions).name).toBe('b.ipynb');
+  it('of a console is the name of the console', () => {
+    const session = { path: 'console-1', name: 'Console 1', type: 'console' };
+    expect(kernelTitle(kernel('a', { session })).name).toBe('Console 1');
+    const bare = { path: null, name: 'x', type: null };
+    expect(kernelTitle(kernel('a', { session: bare })).name).toBe('x');
   });
 
   it('is the kernel itself without a session', () => {
