@@ -16,14 +16,10 @@ from .doctor_findings import Item, of_process
 from .recovery_owners import Owners
 from .runtime.procfs import Stat
 from .runtime.tree import Looks, kernel_process
-from .snapshot import Snapshot
+from .snapshot import FIXTURE_MARKER, PARENT_VARIABLE, Snapshot
 
 MIN_AGE = 60.0
 """Seconds. A younger kernel may still be on its way to whoever will own it."""
-
-PARENT_VARIABLE = "JPY_PARENT_PID"
-FIXTURE_VARIABLE = "JUPYTER_OWNEDKERNELS_FIXTURE"
-"""Set in processes of test suites that look like strays and must not be cleaned."""
 
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*(\.exe)?", re.IGNORECASE)
 _CONNECTION_FILE = re.compile(r"kernel-.*\.json", re.DOTALL)
@@ -181,15 +177,15 @@ def _judge(kernel: _Kernel, table: Snapshot) -> Item | None:
     adopter, wrappers = line
     if any(table.argv(part.pid) == table.argv(entry.pid) for part in wrappers):
         return None  # A fork of the kernel without exec: it ends with the kernel.
-    environ = table.environ(entry.pid)
-    if environ is None:
+    marks = table.marks(entry.pid)
+    if marks is None:
         return _not_to_be_cleaned(entry, table, "its environment may not be read", kernel.path)
-    if FIXTURE_VARIABLE in environ:
+    if FIXTURE_MARKER in marks:
         return _not_to_be_cleaned(entry, table, "it belongs to a test suite", kernel.path)
-    parent = _named_parent(environ.get(PARENT_VARIABLE, ""))
+    parent = _named_parent(marks.get(PARENT_VARIABLE, ""))
     if parent is not None and _started_before(parent, entry, table):
         return None
-    if not _adopts(adopter, entry, parent, environ, table):
+    if not _adopts(adopter, entry, parent, table):
         return None
     proofs = [
         kernel.because,
@@ -246,9 +242,7 @@ def _started_before(parent: int, entry: Stat, table: Snapshot) -> bool:
     return other.alive and other.start_ticks <= entry.start_ticks
 
 
-def _adopts(
-    adopter: int, entry: Stat, parent: int | None, environ: object, table: Snapshot
-) -> bool:
+def _adopts(adopter: int, entry: Stat, parent: int | None, table: Snapshot) -> bool:
     """Whether that process takes in orphans, rather than having started this one.
 
     Pid 1 and ``systemd --user`` are known to. Of any other process it must be found out
@@ -259,7 +253,7 @@ def _adopts(
         return True
     if parent is None or parent == adopter or adopter not in table.own_line:
         return False
-    theirs = table.environ(adopter)
+    theirs = table.marks(adopter)
     if theirs is None or theirs.get(PARENT_VARIABLE) == str(parent):
         return False
     return table.reader.adopts(adopter)

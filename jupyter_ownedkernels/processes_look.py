@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 
 from . import adopter, identity
 from .runtime import procfs
-from .snapshot import Snapshot
+from .snapshot import MARKS, PARENT_VARIABLE, Snapshot
 
 _CAP_SYS_PTRACE = 19
+_PREFIXES = (b"JUPYTER_OWNEDKERNELS_", PARENT_VARIABLE.encode())
 
 
 class _ProcReader:
@@ -20,8 +21,26 @@ class _ProcReader:
         self._pids = pids
         self._adopter: int | None = None
 
-    def environ(self, pid: int) -> Mapping[str, str] | None:
-        return procfs.environ(pid)
+    def marks(self, pid: int) -> Mapping[str, str] | None:
+        # Not procfs.environ(): decoding every variable of 5,000 processes takes 0.3 s, and
+        # what is not looked at cannot be given away.
+        try:
+            fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        try:
+            raw = b""
+            while part := os.read(fd, 1 << 16):
+                raw += part
+        except ProcessLookupError:
+            return None
+        finally:
+            os.close(fd)
+        if not any(mark in raw for mark in _PREFIXES):
+            return {}
+        found = [part for part in raw.split(b"\0") if part.startswith(_PREFIXES)]
+        pairs = (os.fsdecode(part).partition("=") for part in found)
+        return {name: value for name, _, value in pairs if name in MARKS}
 
     def open_files(self, pid: int) -> list[str] | None:
         folder = f"/proc/{pid}/fd"

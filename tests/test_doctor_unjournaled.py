@@ -9,12 +9,12 @@ from support.tables import UID, Table, launch, view
 
 from jupyter_ownedkernels.doctor_findings import Item
 from jupyter_ownedkernels.doctor_unjournaled import (
-    FIXTURE_VARIABLE,
     Surroundings,
     launcher_file,
     matches,
     unjournaled,
 )
+from jupyter_ownedkernels.snapshot import FIXTURE_MARKER
 
 RUNTIME = "/run/user/1000/jupyter"
 FILE = f"{RUNTIME}/kernel-1.json"
@@ -178,7 +178,7 @@ def test_an_unreadable_environment_makes_it_unknown() -> None:
 
 def test_a_test_suites_fixture_is_shown_and_never_cleaned() -> None:
     table = Table()
-    stray(table, environ={"JPY_PARENT_PID": "50", FIXTURE_VARIABLE: "1"})
+    stray(table, environ={"JPY_PARENT_PID": "50", FIXTURE_MARKER: "1"})
     item = only(scan(table))
     assert (item.finding.kind, item.finding.action, item.doomed) == ("unknown", None, ())
 

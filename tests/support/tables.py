@@ -12,7 +12,7 @@ from jupyter_ownedkernels.models import LaunchRecord, OwnerRecord, State
 from jupyter_ownedkernels.recovery_owners import Owners
 from jupyter_ownedkernels.runtime import procfs
 from jupyter_ownedkernels.runtime.procfs import Stat
-from jupyter_ownedkernels.snapshot import LAUNCH_MARKER, OWNER_MARKER, Snapshot
+from jupyter_ownedkernels.snapshot import LAUNCH_MARKER, MARKS, OWNER_MARKER, Snapshot
 
 WORLD = World("here", "boot-1", 4026531836)
 UID = 1000
@@ -36,12 +36,12 @@ class FakeReader:
     asked: list[int] = field(default_factory=list)
     """Whose environments were read."""
 
-    def environ(self, pid: int) -> Mapping[str, str] | None:
+    def marks(self, pid: int) -> Mapping[str, str] | None:
         self.asked.append(pid)
         found = self.environs.get(pid, {})
         if isinstance(found, Exception):
             raise found
-        return found
+        return None if found is None else {n: v for n, v in found.items() if n in MARKS}
 
     def open_files(self, pid: int) -> list[str] | None:
         if pid in self.unreadable:
