@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from . import identity, journal
@@ -47,7 +48,7 @@ class Shown:
         """Names the launch among all that are shown at one time."""
         return self.record.launch_id or self.record.kernel_id
 
-    @property
+    @cached_property
     def group(self) -> Group | None:
         """Where its processes are; None when they cannot be seen from here, or ended."""
         record = self.record
