@@ -301,10 +301,8 @@ class OwnedProvisioner(LocalProvisioner):
         A kernel that is still starting gets no interrupt: it has no cell to stop, and its
         interpreter would end.
         """
-        if signum == signal.SIGINT:
-            if self._starting:
-                return
-            await self._until_settled()
+        if signum == signal.SIGINT and (self._starting or not await self._settled()):
+            return
         if self.process is None:
             return
         if isinstance(self.process, subprocess.Popen):
@@ -319,10 +317,17 @@ class OwnedProvisioner(LocalProvisioner):
             if not getattr(self.parent, "shutting_down", False):
                 raise
 
-    async def _until_settled(self) -> None:
-        """ipykernel binds its ports first, and a little later says what SIGINT is to do."""
-        if not getattr(self.parent, "shutting_down", False):
-            await asyncio.sleep(max(0.0, self._started_at + _SETTLING - time.monotonic()))
+    async def _settled(self) -> bool:
+        """ipykernel binds its ports first, and a little later says what SIGINT is to do.
+
+        Waits for that; False when the kernel is about to be shut down anyway.
+        """
+        remaining = self._started_at + _SETTLING - time.monotonic()
+        if remaining > 0:
+            if getattr(self.parent, "shutting_down", False):
+                return False
+            await asyncio.sleep(remaining)
+        return True
 
     async def shutdown_requested(self, restart: bool = False) -> None:
         """The kernel was asked to leave by message; its exit is no accident."""
