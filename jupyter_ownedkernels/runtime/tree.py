@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Callable, NamedTuple
 
 from . import procfs
 from .procfs import Stat
+
+
+# Far more than an exec takes; a process may have wiped its vector, and is not waited for.
+_LOOKS_DURING_EXEC = 20
+_EXEC_PAUSE = 0.002
 
 
 class Split(NamedTuple):
@@ -24,11 +30,20 @@ class Looks(NamedTuple):
 
 
 def looks(pid: int) -> Looks:
-    """What the process runs; empty when it is gone or may not be read."""
+    """What the process runs; empty when it is gone or may not be read.
+
+    In the middle of an exec there is a program, but no argument vector yet: a kernel that
+    was just then looked at would be taken for something else. So that is looked at again.
+    """
     try:
-        return Looks(procfs.executable(pid), procfs.cmdline(pid) or ())
+        for _ in range(_LOOKS_DURING_EXEC):
+            seen = Looks(procfs.executable(pid), procfs.cmdline(pid) or ())
+            if seen.argv or seen.executable is None:
+                break
+            time.sleep(_EXEC_PAUSE)
     except PermissionError:
         return Looks(None, ())
+    return seen
 
 
 def _depth(entry: Stat, processes: dict[int, Stat]) -> int:
