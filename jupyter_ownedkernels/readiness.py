@@ -20,6 +20,9 @@ from .runtime import procfs
 
 # The heartbeat is left out: no front end waits for it, and some kernels bind it late.
 _NEEDED = ("shell_port", "iopub_port", "stdin_port", "control_port")
+# ipykernel binds its ports first, and a little later says what SIGINT is to do: 2 ms at
+# most, if it is let run.
+_SETTLING = 0.25
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
 _NLMSG_DONE = 3
@@ -96,6 +99,39 @@ def is_ready(connection_info: Mapping[str, Any]) -> bool | None:
         accepting = procfs.unix_listeners()
         return all(path in accepting for path in sockets)
     return None
+
+
+class StartUp:
+    """Whether a launch is still starting: then it has no cell that could be interrupted."""
+
+    def __init__(self) -> None:
+        self.waiting = False
+        self._ended_at = 0.0
+
+    async def wait(
+        self, connection_info: Mapping[str, Any], has_ended: Callable[[], bool], timeout: float
+    ) -> None:
+        """As :func:`wait_until_ready`."""
+        self.waiting = True
+        try:
+            await wait_until_ready(connection_info, has_ended, timeout)
+        finally:
+            self.waiting = False
+            self._ended_at = time.monotonic()
+
+    async def takes_interrupt(self, in_a_hurry: bool) -> bool:
+        """Whether to send one. Waits for the moment between the ports and the handler.
+
+        ``in_a_hurry``: the kernel is about to be shut down, the interrupt is not worth it.
+        """
+        if self.waiting:
+            return False
+        remaining = self._ended_at + _SETTLING - time.monotonic()
+        if remaining > 0:
+            if in_a_hurry:
+                return False
+            await asyncio.sleep(remaining)
+        return True
 
 
 async def wait_until_ready(
