@@ -13,7 +13,6 @@ import os
 import pathlib
 import signal
 import subprocess
-import time
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
@@ -23,7 +22,7 @@ from .config import OwnedKernels
 from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable, WarmLost
 from .launch import Exited, LaunchRequest, LeaseLost
 from .owned_process import LoadedProcess, OwnedProcess, StockProcess
-from .readiness import is_ready, ports_of, wait_until_ready
+from .readiness import StartUp, is_ready, ports_of
 from .spawners import LAUNCH_MARKER, unsupported_reason
 from .stdio import Stdio
 from .submission import Submission
@@ -42,8 +41,6 @@ _IMPLIED: Mapping[str, object] = {"close_fds": True, "start_new_session": True, 
 # Beyond the bound of retiring itself: the way of the report from the keeper to here.
 _REPORT_MARGIN = 2.0
 _SIGNAL_ANSWER_TIMEOUT = 2.0
-# From the last port to the handler of SIGINT it is 2 ms at most, if the kernel is let run.
-_SETTLING = 0.25
 
 
 Handle: TypeAlias = OwnedProcess | StockProcess | LoadedProcess
@@ -59,8 +56,7 @@ class OwnedProvisioner(LocalProvisioner):
     # Popen's shape, but not its class.
     process: Handle | subprocess.Popen[Any] | None = None  # type: ignore[assignment]
     _kernel: OwnedKernel | None = None
-    _starting = False
-    _started_at = 0.0
+    _start_up = StartUp()
     _ready_told = False
 
     @property
@@ -91,7 +87,7 @@ class OwnedProvisioner(LocalProvisioner):
         independent = bool(scrubbed.pop("independent", False))
         reason = "started as independent of its owner" if independent else _obstacle(scrubbed)
         kernel = await asyncio.to_thread(self._begin)
-        self._ready_told = False
+        self._start_up, self._ready_told = StartUp(), False
         again = 1
         try:
             while reason is None:
@@ -241,12 +237,7 @@ class OwnedProvisioner(LocalProvisioner):
             unwanted = getattr(self.parent, "end_is_wished", False)
             return unwanted or process.poll() is not None
 
-        self._starting = True
-        try:
-            await wait_until_ready(info, is_pointless, timeout)
-        finally:
-            self._starting = False
-            self._started_at = time.monotonic()
+        await self._start_up.wait(info, is_pointless, timeout)
         self._tell_when_ready()
 
     def _tell_when_ready(self) -> None:
@@ -269,7 +260,7 @@ class OwnedProvisioner(LocalProvisioner):
         if self.process is None:
             return 0
         status = self.process.poll()
-        if status is None and not self._starting:
+        if status is None and not self._start_up.waiting:
             self._tell_when_ready()
         return status
 
@@ -301,7 +292,8 @@ class OwnedProvisioner(LocalProvisioner):
         A kernel that is still starting gets no interrupt: it has no cell to stop, and its
         interpreter would end.
         """
-        if signum == signal.SIGINT and (self._starting or not await self._settled()):
+        in_a_hurry = bool(getattr(self.parent, "shutting_down", False))
+        if signum == signal.SIGINT and not await self._start_up.takes_interrupt(in_a_hurry):
             return
         if self.process is None:
             return
@@ -314,20 +306,8 @@ class OwnedProvisioner(LocalProvisioner):
             await self.process.signal_async(signum, _SIGNAL_ANSWER_TIMEOUT)
         except PermissionError:
             # A shutdown begins with an interrupt, and must not fail for want of it.
-            if not getattr(self.parent, "shutting_down", False):
+            if not in_a_hurry:
                 raise
-
-    async def _settled(self) -> bool:
-        """ipykernel binds its ports first, and a little later says what SIGINT is to do.
-
-        Waits for that; False when the kernel is about to be shut down anyway.
-        """
-        remaining = self._started_at + _SETTLING - time.monotonic()
-        if remaining > 0:
-            if getattr(self.parent, "shutting_down", False):
-                return False
-            await asyncio.sleep(remaining)
-        return True
 
     async def shutdown_requested(self, restart: bool = False) -> None:
         """The kernel was asked to leave by message; its exit is no accident."""
