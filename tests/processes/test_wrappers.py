@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
 from support import census
 from support.owner import Owner
 from support.workspace import SHELL, Workspace
+
+from jupyter_ownedkernels.runtime import tree
 
 GONE_WITHIN = 10.0
 LEAVES = ["sh", "-c", '"$@" & sleep 0.7', "sh"]
@@ -64,6 +67,25 @@ def test_wrapper_slower_than_the_wait(workspace: Workspace, owner: Owner, then: 
         )
         census.end([procs["kernel"]])
     assert census.describe(census.left_after(procs.values(), GONE_WITHIN)) == []
+
+
+def test_a_process_in_the_middle_of_an_exec(workspace: Workspace) -> None:
+    """It has no arguments for a moment, and must not be taken for one without."""
+    script = workspace.path / "again"
+    script.write_text('#!/bin/sh\nexec "$0" "$@"\n')
+    script.chmod(0o755)
+    process = subprocess.Popen([str(script), "connection-file"])
+    try:
+        census.wait_until(lambda: "connection-file" in tree.looks(process.pid).argv, 10, "exec")
+        unseen = [
+            number
+            for number in range(2000)
+            if "connection-file" not in tree.looks(process.pid).argv
+        ]
+        assert unseen == []
+    finally:
+        process.kill()
+        process.wait(30)
 
 
 def test_exit_status_comes_through(workspace: Workspace, owner: Owner) -> None:
