@@ -9,7 +9,6 @@ from typing import Callable, NamedTuple
 from . import procfs
 from .procfs import Stat
 
-
 # Far more than an exec takes; a process may have wiped its vector, and is not waited for.
 _LOOKS_DURING_EXEC = 20
 _EXEC_PAUSE = 0.002
