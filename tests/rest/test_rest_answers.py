@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -109,23 +110,36 @@ def test_processors_and_memory_are_told_as_psutil_tells_them(
         process = psutil.Process(server.kernel(kernel)["pid"])
         census.wait_until(lambda: process.memory_info().rss > 230_000_000, 30, "the memory")
 
-        def looked() -> tuple[float, float]:
+        def spent() -> float:
             times = process.cpu_times()
-            return times.user + times.system, time.monotonic()
+            return times.user + times.system
 
-        spent, at = looked()
-        server.get("kernels")
-        # Two looks of the server, each beside one of psutil's.
-        census.wait_until(lambda: time.monotonic() - at > 2.5, 10, "some seconds")
-        (found,) = [one for one in server.get("kernels")["kernels"] if one["kernel_id"] == kernel]
-        spent_then, then = looked()
-        rss = process.memory_info().rss
-    expected = 100 * (spent_then - spent) / (then - at)
-    assert found["cpu_percent"] == pytest.approx(expected, rel=0.05)
-    assert found["cpu_s"] == pytest.approx(spent_then, rel=0.05)
-    assert found["rss_bytes"] == pytest.approx(rss, rel=0.05)
-    single = server.kernel(kernel)
-    assert single["pss_bytes"] == pytest.approx(process.memory_full_info().pss, rel=0.05)
+        def look() -> tuple[dict[str, Any], tuple[float, float], tuple[float, float]]:
+            """What the server tells, and what psutil told just before and after."""
+            before = (time.monotonic(), spent())
+            (found,) = [
+                one for one in server.get("kernels")["kernels"] if one["kernel_id"] == kernel
+            ]
+            return found, before, (time.monotonic(), spent())
+
+        # The server compares with a look of its own that is a second old or more.
+        differences = []
+        for _ in range(6):
+            _, (at, first), _ = look()
+            time.sleep(1.6)
+            found, before, (then, last) = look()
+            # In between; the server may tell of a moment up to a second ago.
+            assert 0.95 * (before[1] - 1) <= found["cpu_s"] <= 1.05 * last
+            assert found["rss_bytes"] == pytest.approx(process.memory_info().rss, rel=0.05)
+            share = 100 * (last - first) / (then - at)
+            differences.append(found["cpu_percent"] / share - 1)
+            if abs(differences[-1]) < 0.05:
+                break
+        # On a machine that is busy with other things, no two looks are taken at one moment.
+        assert abs(differences[-1]) < 0.05, differences
+        single = server.kernel(kernel)
+        pss = process.memory_full_info().pss
+    assert single["pss_bytes"] == pytest.approx(pss, rel=0.05)
 
 
 def test_a_crash_is_shown_with_its_reason(server: RestServer, kernel: str) -> None:
@@ -156,11 +170,12 @@ def test_a_kernel_that_does_not_come_back_stays_listed_with_its_reason(
     server = servers(config=config)
     kernel_id = server.start_kernel("dies")
 
-    def given_up() -> bool:
-        return server.ask("GET", f"/api/kernels/{kernel_id}").status == 404
+    def given_up() -> list[dict[str, Any]]:
+        gone = server.ask("GET", f"/api/kernels/{kernel_id}").status == 404
+        found = server.get("kernels")["kernels"]
+        return found if gone and [one["state"] for one in found] == ["ended"] else []
 
-    census.wait_until(given_up, 30, "the end of the restarts")
-    (found,) = server.get("kernels")["kernels"]
+    (found,) = census.wait_until(given_up, 60, "the end of the restarts")
     assert found["kernel_id"] == kernel_id
     assert found["state"] == "ended"
     assert found["execution_state"] == "dead"
