@@ -72,9 +72,9 @@ def test_culling_is_a_reason_of_its_own(play: Play) -> None:
     assert play("culled") == {"listed": False, "cause": "culled"}
 
 
-@pytest.mark.parametrize(("options", "raised"), [("", 0), ("--OwnedKernels.oom_score_adj=300", 300)])
-def test_kernels_before_the_server_when_memory_ends(
-    play: Play, options: str, raised: int
-) -> None:
+@pytest.mark.parametrize(
+    ("options", "raised"), [("", 0), ("--OwnedKernels.oom_score_adj=300", 300)]
+)
+def test_kernels_before_the_server_when_memory_ends(play: Play, options: str, raised: int) -> None:
     server, kernel = play("adjustment", TEST_SERVER_OPTIONS=options)
     assert kernel == max(server, raised)
