@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+UNSHARE = ["unshare", "-pfm", "--mount-proc", "--kill-child"]
+
 PROGRAM = """
 import ctypes, os, subprocess, sys
 from jupyter_ownedkernels.runtime import procfs
@@ -36,8 +38,7 @@ print("hidden")
 def test_a_hidden_descendant_is_left_out_and_not_fatal() -> None:
     remount = 'mount -o remount,hidepid=1 /proc && exec "$@"'
     done = subprocess.run(
-        ["unshare", "-pfm", "--mount-proc", "--kill-child", "sh", "-c", remount, "sh"]
-        + [sys.executable, "-c", PROGRAM],
+        [*UNSHARE, "sh", "-c", remount, "sh", sys.executable, "-c", PROGRAM],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
