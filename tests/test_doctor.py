@@ -254,6 +254,39 @@ def test_survivors_that_may_not_be_ended_stay_on_the_list(workspace: Workspace) 
         one.close()
 
 
+def test_what_another_clean_up_is_at_work_on_is_kept(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took the journal between our scan and our clean."""
+    note = crashed(workspace, "core")["core"]
+    monkeypatch.setattr(journal, "claim", lambda path: None)
+    (result,) = fix(workspace)
+    assert result.outcome == "kept"
+    assert "another clean-up" in result.reason
+    assert all(census.runs(proc) for proc in note.values())
+    monkeypatch.undo()
+    census.end(note.values())
+
+
+def test_files_are_looked_at_again_before_they_are_removed(workspace: Workspace) -> None:
+    """Something opened one between our scan and our clean."""
+    path = leftover(workspace, "kernel-late.json")
+    looks = []
+    opened = []
+
+    def look() -> object:
+        if len(looks) == 1:
+            opened.append(path.open())
+        looks.append(1)
+        return look_of(workspace)()
+
+    scope = replace(scope_of(workspace), look=look)  # type: ignore[arg-type]
+    (result,) = clean(dry_run=False, scope=scope)
+    opened[0].close()
+    assert (result.outcome, result.reason) == ("kept", "something may use it now")
+    assert path.exists()
+
+
 # -- without a journal -----------------------------------------------------------------
 
 

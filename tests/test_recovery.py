@@ -206,16 +206,20 @@ def test_it_tells_what_it_did_and_the_history_keeps_it(workspace: Workspace) -> 
     assert any(entry.event == "recovered" and entry.count == 4 for entry in newest)
 
 
-def test_a_living_keeper_finishes_by_itself(workspace: Workspace) -> None:
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_living_keeper_finishes_by_itself(workspace: Workspace, stopped: bool) -> None:
+    """It takes its second: something ignores SIGTERM. Nobody else signals meanwhile."""
     with Owner(workspace) as owner:
-        owner.start("core", "core")
-        note = workspace.note("core")
-        workspace.forget_note("core")
+        owner.start("stubborn", "stubborn")
+        note = workspace.note("stubborn")
+        workspace.forget_note("stubborn")
         (keeper,) = owner.keepers()
+        if stopped:
+            os.kill(keeper.pid, signal.SIGSTOP)
         owner.die()
-        done = recover(workspace)
-        assert not census.left_after([*note.values(), keeper], 5)
-        assert done.killed == 0
+        done = recover(workspace, patience=30.0)
+        assert not census.left_after([*note.values(), keeper], 1)
+        assert (done.processes, done.killed) == (0, 0)
     ended = next(e for e in journal.history(folders(workspace), 5) if e.event == "ended")
     assert ended.by == "keeper"
 
