@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from .identity import Identity
 from .processes import Process, tree
+from .processes_table import Table as Table
+from .processes_table import Top
 from .runtime import procfs
 from .runtime.procfs import Stat
 
@@ -33,6 +34,10 @@ class Group:
     sessions: tuple[int, ...]
     connection_file: str
 
+    @property
+    def key_of_top(self) -> Top:
+        return (self.top.pid, self.top.start_ticks, self.top_belongs)
+
 
 @dataclass(frozen=True)
 class Load:
@@ -46,37 +51,15 @@ class Load:
     detached_count: int
 
 
-@dataclass(frozen=True)
-class Table:
-    """All processes at one moment, with the links from parent to child."""
-
-    at: float
-    """On the monotonic clock."""
-    processes: Mapping[int, Stat]
-    children: Mapping[int, list[int]]
-
-    @classmethod
-    def take(cls) -> Table:
-        """Read /proc: 10 to 20 microseconds a process. Call it off the event loop."""
-        processes, _ = procfs.table()
-        children: dict[int, list[int]] = {}
-        for entry in processes.values():
-            children.setdefault(entry.ppid, []).append(entry.pid)
-        return cls(time.monotonic(), processes, children)
-
-    def members(self, group: Group) -> dict[int, Stat] | None:
-        """The group's processes; None when its top is gone."""
-        top = self.processes.get(group.top.pid)
-        if top is None or top.start_ticks != group.top.start_ticks:
-            return None
-        found = {top.pid: top} if group.top_belongs else {}
-        pending = list(self.children.get(top.pid, ()))
-        while pending:
-            pid = pending.pop()
-            if pid not in found:
-                found[pid] = self.processes[pid]
-                pending.extend(self.children.get(pid, ()))
-        return {pid: entry for pid, entry in found.items() if entry.alive}
+def members_of(group: Group, table: Table) -> dict[int, Stat] | None:
+    """The group's living processes; None when its top is gone."""
+    top = table.processes.get(group.top.pid)
+    if top is None or top.start_ticks != group.top.start_ticks:
+        return None
+    found = table.below(group.key_of_top)
+    if group.top_belongs:
+        found[top.pid] = top
+    return {pid: entry for pid, entry in found.items() if entry.alive}
 
 
 def processes_of(group: Group, members: Mapping[int, Stat]) -> list[Process]:
@@ -96,6 +79,7 @@ class Meter:
 
     def __init__(self) -> None:
         self._looks: dict[str, deque[tuple[float, dict[tuple[int, int], int]]]] = {}
+        self._last: tuple[float, dict[str, Load]] = (0.0, {})
         self._lock = threading.Lock()
 
     def read(self, table: Table, groups: Iterable[Group]) -> dict[str, Load]:
@@ -103,15 +87,17 @@ class Meter:
 
         Reads more of /proc only for kernels with processes outside their sessions.
         """
-        loads: dict[str, Load] = {}
+        at, known = self._last
+        loads = dict(known) if at == table.at else {}
         ticks: dict[str, dict[tuple[int, int], int]] = {}
         for group in groups:
-            members = table.members(group)
+            if group.key in loads:
+                continue
+            members = members_of(group, table)
             if members is None:
                 continue
-            own = ticks[group.key] = {
-                (entry.pid, entry.start_ticks): entry.cpu_ticks for entry in members.values()
-            }
+            own = {(one.pid, one.start_ticks): one.cpu_ticks for one in members.values()}
+            ticks[group.key] = own
             loads[group.key] = Load(
                 cpu_s=sum(own.values()) / procfs.CLOCK_TICKS,
                 cpu_percent=self._percent(group.key, table.at, own),
@@ -120,6 +106,7 @@ class Meter:
                 detached_count=_detached(group, members),
             )
         self._remember(table.at, ticks)
+        self._last = (table.at, loads)
         return loads
 
     def _percent(self, key: str, now: float, ticks: Mapping[tuple[int, int], int]) -> float | None:

@@ -16,7 +16,8 @@ from .journal import JournalView
 from .models import Exit, LaunchRecord, OwnerRecord, State
 from .ownership import OwnedKernel, Ownership
 from .processes import Process, usage
-from .processes_usage import Group, Load, Table, processes_of
+from .processes_table import Table
+from .processes_usage import Group, Load, members_of, processes_of
 from .redaction import redact
 
 # Somebody asked for these ends: such a kernel is not shown any more.
@@ -216,7 +217,7 @@ def kernel_json(
 
 def processes_in(table: Table, group: Group) -> tuple[list[Process], int | None]:
     """The tree of one kernel, and its proportional memory. Reads /proc; takes milliseconds."""
-    members = table.members(group)
+    members = members_of(group, table)
     if members is None:
         return [], None
     found = processes_of(group, members)

@@ -15,7 +15,8 @@ from . import journal, views
 from .errors import UnknownKernel
 from .models import HistoryEntry, OwnerRecord, State
 from .ownership import Ownership
-from .processes_usage import Group, Load, Meter, Table
+from .processes_table import Table, Top
+from .processes_usage import Group, Load, Meter, members_of
 from .scanning import Run
 from .sharing import Shared
 from .views import Shown
@@ -27,6 +28,8 @@ Scope = Literal["owner", "user"]
 # Within this time all requests share one look at the processes and at the journals.
 _SHARE = 1.0
 _NAMES_KEPT = 60.0
+# Kernels that nobody asks for any more need not be looked at.
+_TOPS_KEPT = 60.0
 _SESSION_FIELDS = ("path", "name", "type")
 
 
@@ -61,7 +64,8 @@ class ServerViews:
         self.url = ""
         """The server's address once it is known, without secrets."""
         self._meter = Meter()
-        self._tables: Shared[Table] = Shared(lambda: run(Table.take), _SHARE)
+        self._tables: Shared[Table] = Shared(self._take_table, _SHARE)
+        self._tops: dict[Top, float] = {}
         self._others: Shared[list[Shown]] = Shared(self._read_others, _SHARE)
         self._names: dict[str, tuple[float, str]] = {}
 
@@ -159,30 +163,42 @@ class ServerViews:
         groups = [group for one in shown if (group := one.group) is not None]
         if not groups:
             return {}
+        now = time.monotonic()
+        self._tops.update((group.key_of_top, now) for group in groups)
         table = await self._tables.get()
-        if any(table.members(group) is None for group in groups):
-            # Started since that look, most likely.
+        if not all(group.key_of_top in table.tops for group in groups):
+            # Started since that look, or of another owner.
             table = await self._tables.get(fresh=True)
         loads: dict[str, Load] = await self._run(lambda: self._meter.read(table, groups))
         return loads
+
+    async def _take_table(self) -> Table:
+        now = time.monotonic()
+        self._tops = {top: at for top, at in self._tops.items() if now - at < _TOPS_KEPT}
+        tops = frozenset(self._tops)
+        before = self._tables.newest
+        table: Table = await self._run(lambda: Table.take(tops, before))
+        return table
 
     def process_total(self, soon: Callable[[Callable[[], Any]], None]) -> int | None:
         """Processes of this server's kernels in the last look. When that is old, ``soon``
         is called with what takes the next one."""
         if self._ownership is None:
             return None
-        age = self._tables.age
-        if age is None or age > _SHARE:
-            soon(self._tables.get)
-        table = self._tables.newest
-        if table is None:
-            return None
         groups: list[Group] = []
         for kernel in self._ownership.kernels():
             group = Shown(kernel.record, self._ownership.owner).group
             if group is not None:
                 groups.append(group)
-        return sum(len(table.members(group) or ()) for group in groups)
+        age = self._tables.age
+        if age is None or age > _SHARE:
+            now = time.monotonic()
+            self._tops.update((group.key_of_top, now) for group in groups)
+            soon(self._tables.get)
+        table = self._tables.newest
+        if table is None:
+            return None
+        return sum(len(members_of(group, table) or ()) for group in groups)
 
     def state_totals(self) -> dict[str, int]:
         """State to number of this owner's kernels, those that have ended left out."""

@@ -17,14 +17,14 @@ CLIENTS = 20
 # Notes each pass over the process table, and makes it slow enough to be met by others.
 COUNTED = """
 import time
-import jupyter_ownedkernels.processes_usage as module
+import jupyter_ownedkernels.processes_table as module
 take = module.Table.take.__func__
 
-def counted(cls):
+def counted(cls, *args):
     with open({path!r}, "a") as notes:
         print("look", file=notes)
     time.sleep(0.3)
-    return take(cls)
+    return take(cls, *args)
 
 module.Table.take = classmethod(counted)
 """

@@ -14,7 +14,8 @@ from jupyter_ownedkernels.identity import Identity, World
 from jupyter_ownedkernels.launch import Exited
 from jupyter_ownedkernels.models import Exit, LaunchRecord, OwnerRecord, State
 from jupyter_ownedkernels.ownership import Ownership, Settings
-from jupyter_ownedkernels.processes_usage import Group, Meter, Table
+from jupyter_ownedkernels.processes_table import Table
+from jupyter_ownedkernels.processes_usage import Group, Meter
 from jupyter_ownedkernels.runtime.procfs import CLOCK_TICKS, PAGE_SIZE, Stat
 from jupyter_ownedkernels.views import Shown
 
