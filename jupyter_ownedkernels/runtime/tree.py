@@ -100,12 +100,16 @@ class Facts:
         self._kernel_looks: Looks | None = None
         self._settled = False
 
-    def learn(self, processes: dict[int, Stat], settle: bool = False) -> Stat | None:
+    def learn(
+        self, processes: dict[int, Stat], settle: bool = False, listeners: bool = True
+    ) -> Stat | None:
         """Look for the kernel process and what it listens on; remember both.
 
         Called while the kernel lives, since afterwards neither can be read any more.
         With ``settle`` (the kernel is up, no user code has run yet) the answer is kept:
         a console that a cell starts with the same connection file is not the kernel.
+        ``listeners`` false leaves out what it listens on: up to 10 ms where it listens
+        on nothing, too much for each of several looks in a row.
         """
         if not self._settled:
             kernel = kernel_process(processes, self.connection_file)
@@ -114,7 +118,7 @@ class Facts:
                 self._kernel_looks = looks(kernel.pid)
                 self.sessions.add(kernel.session)
             self._settled = settle and kernel is not None
-        if self.ports and not self.listeners and processes:
+        if listeners and self.ports and not self.listeners and processes:
             # Of the kernel's own network namespace, should a wrapper have made one.
             where = self.kernel or next(iter(processes.values()))
             for inodes in procfs.tcp_listeners(where.pid, self.ports).values():
