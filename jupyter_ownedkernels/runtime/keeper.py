@@ -148,7 +148,7 @@ class Keeper:
 
     def _doomed(self) -> list[procfs.Stat]:
         processes = self._descendants()
-        self._facts.learn(processes)
+        self._facts.learn(processes, listeners=False)
         return self._facts.doomed(processes)
 
     @staticmethod
