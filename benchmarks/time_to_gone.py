@@ -44,7 +44,11 @@ def once(workspace: Workspace, provisioner: str, kind: str) -> float | None:
         owner.run("client('measured')")
         owner.submit("measured", workspace.scene_code("measured", scene))
         procs = set(workspace.note("measured").values()) | census.below(top) | {census.find(top)}
-        return kill_and_time(owner.proc, procs)
+        try:
+            return kill_and_time(owner.proc, procs)
+        finally:
+            # A loop of a shell may have started another while its child was ended.
+            census.end(workspace.processes())
 
 
 def without_a_kernel_program(workspace: Workspace, provisioner: str) -> float | None:
