@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from warm_servers import Server, serving, started
+from _servers import Server, serving, started
 
 STANDBY = 1
 
