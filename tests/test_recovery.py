@@ -17,7 +17,10 @@ from support.owner import Owner
 from support.workspace import SHELL, Workspace
 
 from jupyter_ownedkernels import journal, recovery
+from jupyter_ownedkernels.journal import Journal
+from jupyter_ownedkernels.models import LaunchRecord
 from jupyter_ownedkernels.recovery import Recovery
+from jupyter_ownedkernels.recovery_estate import Estates
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -46,6 +49,7 @@ def workspace() -> Iterator[Workspace]:
 @pytest.fixture
 def innocent(workspace: Workspace) -> Iterator[set[Proc]]:
     """All processes of a living owner with a kernel: they must live on."""
+    assert not census.left_after(workspace.processes(), 20), "of the test before"
     with Owner(workspace) as owner:
         owner.start("innocent", "core")
         workspace.note("core")
@@ -274,6 +278,21 @@ def test_a_locked_journal_is_left_alone(workspace: Workspace) -> None:
         assert not recover(workspace).did_something
         assert all(census.runs(proc) for proc in notes["core"].values())
     assert recover(workspace).processes == 4
+
+
+def test_the_owner_is_proven_dead_again_once_its_journal_is_claimed(workspace: Workspace) -> None:
+    """Where nobody can lock, a free lock says nothing: this owner lives."""
+    one = Journal(journal.this_owner("unlocked"), folders(workspace))
+    one.launching(LaunchRecord("l", "k", 1, "python3", ""))
+    path = one.path
+    assert path is not None
+    one.close()
+    assert os.path.exists(path)
+    with Estates(folders(workspace), [], look_of(workspace)) as estates:
+        assert not estates.claim(path)
+        assert estates.refused == {path: "its owner is not proven dead any more"}
+        assert estates.claimed == {}
+    os.unlink(path)
 
 
 def test_nothing_to_recover_costs_nothing(workspace: Workspace, innocent: set[Proc]) -> None:
