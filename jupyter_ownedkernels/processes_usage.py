@@ -79,7 +79,6 @@ class Meter:
 
     def __init__(self) -> None:
         self._looks: dict[str, deque[tuple[float, dict[tuple[int, int], int]]]] = {}
-        self._last: tuple[float, dict[str, Load]] = (0.0, {})
         self._lock = threading.Lock()
 
     def read(self, table: Table, groups: Iterable[Group]) -> dict[str, Load]:
@@ -87,12 +86,9 @@ class Meter:
 
         Reads more of /proc only for kernels with processes outside their sessions.
         """
-        at, known = self._last
-        loads = dict(known) if at == table.at else {}
+        loads: dict[str, Load] = {}
         ticks: dict[str, dict[tuple[int, int], int]] = {}
         for group in groups:
-            if group.key in loads:
-                continue
             members = members_of(group, table)
             if members is None:
                 continue
@@ -106,7 +102,6 @@ class Meter:
                 detached_count=_detached(group, members),
             )
         self._remember(table.at, ticks)
-        self._last = (table.at, loads)
         return loads
 
     def _percent(self, key: str, now: float, ticks: Mapping[tuple[int, int], int]) -> float | None:

@@ -40,9 +40,7 @@ class Shown:
 
     @property
     def state(self) -> State:
-        state = self.record.state
-        alive = state in (State.LAUNCHING, State.RUNNING, State.RETIRING)
-        return State.UNJOURNALED if alive and not self.journaled else state
+        return _shown_state(self.record.state, self.journaled)
 
     @property
     def key(self) -> str:
@@ -63,6 +61,16 @@ class Shown:
             sessions=record.sessions,
             connection_file=record.connection_file,
         )
+
+
+def _shown_state(state: State, journaled: bool) -> State:
+    alive = state in (State.LAUNCHING, State.RUNNING, State.RETIRING)
+    return State.UNJOURNALED if alive and not journaled else state
+
+
+def state_of(ownership: Ownership, kernel: OwnedKernel) -> State:
+    """The state in which a kernel is shown."""
+    return _shown_state(kernel.state, ownership.journal.on_record(kernel.record.launch_id))
 
 
 def of_this_owner(ownership: Ownership, present: Callable[[str], bool]) -> list[Shown]:

@@ -6,8 +6,8 @@ import functools
 import inspect
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 from jupyter_server.services.sessions.sessionmanager import SessionManager
 
@@ -15,8 +15,8 @@ from . import journal, views
 from .errors import UnknownKernel
 from .models import HistoryEntry, OwnerRecord, State
 from .ownership import Ownership
-from .processes_table import Table, Top
-from .processes_usage import Group, Load, Meter, members_of
+from .processes_table import Table
+from .processes_usage import Group, Load, Meter
 from .scanning import Run
 from .sharing import Shared
 from .views import Shown
@@ -29,7 +29,17 @@ Scope = Literal["owner", "user"]
 _SHARE = 1.0
 _NAMES_KEPT = 60.0
 # Kernels that nobody asks for any more need not be looked at.
-_TOPS_KEPT = 60.0
+_ASKED_KEPT = 60.0
+
+
+class _Look(NamedTuple):
+    """One look at the processes, and what it showed of which kernels."""
+
+    table: Table
+    groups: Mapping[str, Group]
+    loads: Mapping[str, Load]
+
+
 _SESSION_FIELDS = ("path", "name", "type")
 
 
@@ -64,8 +74,8 @@ class ServerViews:
         self.url = ""
         """The server's address once it is known, without secrets."""
         self._meter = Meter()
-        self._tables: Shared[Table] = Shared(self._take_table, _SHARE)
-        self._tops: dict[Top, float] = {}
+        self._looks: Shared[_Look] = Shared(self._look, _SHARE)
+        self._asked: dict[str, tuple[float, Group]] = {}
         self._others: Shared[list[Shown]] = Shared(self._read_others, _SHARE)
         self._names: dict[str, tuple[float, str]] = {}
 
@@ -77,22 +87,21 @@ class ServerViews:
         if scope == "user":
             shown += await self._others.get()
         sessions = await self._sessions()
-        loads = await self._loads(shown)
+        look = await self._loads(shown)
         names = await self._display_names({one.record.kernel_name for one in shown})
-        return [self._json(one, loads, sessions, names) for one in shown]
+        return [self._json(one, look.loads, sessions, names) for one in shown]
 
     async def kernel(self, kernel_id: str) -> dict[str, Any]:
         """One kernel of this server with its processes. Raises UnknownKernel."""
         shown = await self._one(kernel_id)
         sessions = await self._sessions()
-        loads = await self._loads([shown])
+        look = await self._loads([shown])
         names = await self._display_names({shown.record.kernel_name})
-        answer = self._json(shown, loads, sessions, names)
+        answer = self._json(shown, look.loads, sessions, names)
         answer["processes"] = []
         group = shown.group
         if group is not None:
-            table = await self._tables.get()
-            found, pss = await self._run(functools.partial(views.processes_in, table, group))
+            found, pss = await self._run(functools.partial(views.processes_in, look.table, group))
             secrets = list(self._secrets())
             answer["processes"] = [views.process_json(one, secrets) for one in found]
             answer["pss_bytes"] = pss
@@ -136,7 +145,7 @@ class ServerViews:
     def _json(
         self,
         shown: Shown,
-        loads: dict[str, Load],
+        loads: Mapping[str, Load],
         sessions: dict[str, dict[str, Any]],
         names: dict[str, str],
     ) -> dict[str, Any]:
@@ -144,7 +153,7 @@ class ServerViews:
         own = shown.owner is self._owner
         return views.kernel_json(
             shown,
-            loads.get(shown.key),
+            loads.get(shown.key) if shown.group is not None else None,
             display_name=names[record.kernel_name],
             execution_state=self._execution_state(record.kernel_id) if own else None,
             session=sessions.get(record.kernel_id) if own else None,
@@ -159,54 +168,61 @@ class ServerViews:
 
     # -- processes -------------------------------------------------------------------
 
-    async def _loads(self, shown: Iterable[Shown]) -> dict[str, Load]:
+    async def _loads(self, shown: Iterable[Shown]) -> _Look:
+        """A look that has all of these, as far as they have processes to be seen."""
         groups = [group for one in shown if (group := one.group) is not None]
-        if not groups:
-            return {}
-        now = time.monotonic()
-        self._tops.update((group.key_of_top, now) for group in groups)
-        table = await self._tables.get()
-        if not all(group.key_of_top in table.tops for group in groups):
+        self._ask_for(groups)
+        look = await self._looks.get()
+        if not all(group.key in look.groups for group in groups):
             # Started since that look, or of another owner.
-            table = await self._tables.get(fresh=True)
-        loads: dict[str, Load] = await self._run(lambda: self._meter.read(table, groups))
-        return loads
+            look = await self._looks.get(fresh=True)
+        return look
 
-    async def _take_table(self) -> Table:
+    def _ask_for(self, groups: Iterable[Group]) -> None:
         now = time.monotonic()
-        self._tops = {top: at for top, at in self._tops.items() if now - at < _TOPS_KEPT}
-        tops = frozenset(self._tops)
-        before = self._tables.newest
-        table: Table = await self._run(lambda: Table.take(tops, before))
-        return table
+        self._asked.update((group.key, (now, group)) for group in groups)
+
+    async def _look(self) -> _Look:
+        now = time.monotonic()
+        self._asked = {
+            key: (at, group) for key, (at, group) in self._asked.items() if now - at < _ASKED_KEPT
+        }
+        groups = {key: group for key, (_, group) in self._asked.items()}
+        last = self._looks.newest
+        before = last.table if last is not None else None
+
+        def read() -> _Look:
+            table = Table.take((group.key_of_top for group in groups.values()), before)
+            return _Look(table, groups, self._meter.read(table, groups.values()))
+
+        look: _Look = await self._run(read)
+        return look
 
     def process_total(self, soon: Callable[[Callable[[], Any]], None]) -> int | None:
         """Processes of this server's kernels in the last look. When that is old, ``soon``
         is called with what takes the next one."""
         if self._ownership is None:
             return None
-        groups: list[Group] = []
-        for kernel in self._ownership.kernels():
-            group = Shown(kernel.record, self._ownership.owner).group
-            if group is not None:
-                groups.append(group)
-        age = self._tables.age
+        kernels = self._ownership.kernels()
+        keys = [kernel.record.launch_id for kernel in kernels if kernel.record.open]
+        age = self._looks.age
         if age is None or age > _SHARE:
-            now = time.monotonic()
-            self._tops.update((group.key_of_top, now) for group in groups)
-            soon(self._tables.get)
-        table = self._tables.newest
-        if table is None:
+            soon(self._look_at_own)
+        look = self._looks.newest
+        if look is None:
             return None
-        return sum(len(members_of(group, table) or ()) for group in groups)
+        return sum(look.loads[key].process_count for key in keys if key in look.loads)
+
+    async def _look_at_own(self) -> None:
+        await self._loads(await self._own())
 
     def state_totals(self) -> dict[str, int]:
         """State to number of this owner's kernels, those that have ended left out."""
         totals = {state.value: 0 for state in State if state is not State.ENDED}
         if self._ownership is not None:
-            for shown in views.of_this_owner(self._ownership, lambda _: False):
-                if shown.state is not State.ENDED:
-                    totals[shown.state.value] += 1
+            for kernel in self._ownership.kernels():
+                if kernel.state is not State.ENDED:
+                    totals[views.state_of(self._ownership, kernel).value] += 1
         return totals
 
     # -- what others know ------------------------------------------------------------
