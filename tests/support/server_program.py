@@ -42,6 +42,17 @@ def open_fds() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+async def settled() -> None:
+    """Wait until the warm spawner, which is made ready in the background, is there."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        states = {entry["state"] for entry in ownership.current().warm.to_json()}
+        if "starting" not in states:
+            return
+        await asyncio.sleep(0.02)
+    raise TimeoutError(f"warm spawners: {states}")
+
+
 class Crossing:
     """Kernels that crash, and wishes about them that cross."""
 
@@ -124,6 +135,7 @@ async def crossing(app: ServerApp, seed: str, rounds: str, together: str) -> dic
     """Rounds one by one, then some at once; what is left over afterwards."""
     scene = Crossing(app, int(seed))
     await scene.round("delete")
+    await settled()
     before = open_fds()
     wishes = Crossing.WISHES
     for number in range(int(rounds)):
@@ -187,6 +199,7 @@ async def gives_up(app: ServerApp) -> dict[str, Any]:
     """A kernel that dies at each start, beyond the restart limit; then a good one."""
     kernels = app.kernel_manager
     await kernels.shutdown_kernel(await kernels.start_kernel())
+    await settled()
     before = open_fds()
     kernel_id = await kernels.start_kernel(kernel_name="dies")
     deadline = time.monotonic() + 60
