@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .doctor_findings import Item, of_process, shown_only
 from .models import LaunchRecord
-from .processes_orphans import Left, left_of
+from .processes_orphans import Left
 from .recovery_owners import KnownOwner, Owners, Standing
 from .runtime.procfs import Stat
 from .snapshot import Snapshot
@@ -83,8 +83,7 @@ def _of_dead_owner(owner: KnownOwner, launch: LaunchRecord, owners: Owners) -> l
     if not launch.open and not launch.survivors:
         return []
     table = owners.table
-    spared = owners.spared_for(owner.record, launch)
-    left = left_of(launch, owner.record.owner_id, table, spared, marks=launch.open)
+    left = owners.left_of(owner, launch)
     keeper = table.running(launch.keeper)
     if keeper is not None and keeper.pid in table.own_line:
         keeper = None
@@ -181,8 +180,7 @@ def _detached_item(owner: KnownOwner, launch: LaunchRecord, entry: Stat, table: 
 def _of_living_owner(owner: KnownOwner, launch: LaunchRecord, owners: Owners) -> list[Item]:
     """What an ended launch of a living owner left: by the keeper's report alone."""
     table = owners.table
-    spared = owners.spared_for(owner.record, launch)
-    left = left_of(launch, owner.record.owner_id, table, spared, marks=False)
+    left = owners.left_of(owner, launch)
     stray = [
         of_process(
             "stray_process",

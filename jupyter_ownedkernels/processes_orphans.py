@@ -49,12 +49,15 @@ def left_of(
     table: Snapshot,
     spared: Collection[int] = (),
     marks: bool = True,
+    learned: set[int] | None = None,
 ) -> Left:
     """What of a launch is alive, as core and detached.
 
     ``spared`` (processes that belong to a living owner), the caller and its ancestors
     are in neither. ``marks=False`` looks at recorded processes only, which reads no
-    environment: enough where the keeper itself has reported what it left.
+    environment: enough where the keeper itself has reported what it left. ``learned``
+    keeps, from one look to the next, sessions that are not on record: those of a kernel
+    that a crash kept off it, which is gone when the next look finds what it has started.
     """
     untouchable = table.own_line.union(spared)
     core: dict[int, Stat] = {}
@@ -77,7 +80,10 @@ def left_of(
             if table.processes[pid].session in sessions:
                 core[pid] = table.processes[pid]
         if not record.sessions:
-            sessions |= {one.session for one in marked if _names_file(record, table, one.pid)}
+            found = {one.session for one in marked if _names_file(record, table, one.pid)}
+            sessions |= found if learned is None else (learned | found)
+            if learned is not None:
+                learned |= found
         for entry in marked:
             belongs = entry.session in sessions or _names_file(record, table, entry.pid)
             (core if belongs else detached)[entry.pid] = entry
@@ -145,10 +151,14 @@ def _follow(
 
 
 def orphans(
-    record: LaunchRecord, owner_id: str, table: Snapshot, spared: Collection[int] = ()
+    record: LaunchRecord,
+    owner_id: str,
+    table: Snapshot,
+    spared: Collection[int] = (),
+    learned: set[int] | None = None,
 ) -> list[Stat]:
     """What must end of a launch whose owner or keeper is gone; empty when nothing must."""
-    return list(left_of(record, owner_id, table, spared).doomed(record))
+    return list(left_of(record, owner_id, table, spared, learned=learned).doomed(record))
 
 
 @dataclass(frozen=True)
@@ -223,8 +233,14 @@ def retire_orphans(
     The answer is what was ended, and the survivors for the journal: what could not be
     ended and what was left on purpose.
     """
-    ended = retire_all(lambda: orphans(record, owner_id, processes_look.take()), grace, timeout)
-    return ended, survivors_of(left_of(record, owner_id, processes_look.take()), ended)
+    learned: set[int] = set()
+
+    def find() -> list[Stat]:
+        return orphans(record, owner_id, processes_look.take(), learned=learned)
+
+    ended = retire_all(find, grace, timeout)
+    left = left_of(record, owner_id, processes_look.take(), learned=learned)
+    return ended, survivors_of(left, ended)
 
 
 def survivors_of(left: Left, ended: Ended) -> tuple[Survivor, ...]:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from . import processes_look
-from .processes_orphans import Ended, left_of, retire_all, target_of
+from .processes_orphans import Ended, retire_all, target_of
 from .recovery_estate import Estates, Look
 from .recovery_owners import KnownOwner, Owners, gather
 from .runtime.procfs import Stat
@@ -160,8 +160,7 @@ def doomed_of(owner: KnownOwner, owners: Owners) -> list[Stat]:
     for launch in owner.view.launches.values():
         if not launch.open and not launch.survivors:
             continue
-        spared = owners.spared_for(owner.record, launch)
-        left = left_of(launch, owner.record.owner_id, owners.table, spared, marks=launch.open)
+        left = owners.left_of(owner, launch)
         # After its end only what could not be ended then; detached ones were left on purpose.
         doomed = left.doomed(launch) if launch.open else left.core
         found.update((entry.pid, entry) for entry in doomed)

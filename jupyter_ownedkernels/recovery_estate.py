@@ -21,7 +21,7 @@ from .doctor_files import stale_files
 from .errors import JournalError
 from .journal import Claim, JournalView
 from .models import CleanResult, Exit, LaunchRecord
-from .processes_orphans import Ended, left_of, survivors_of
+from .processes_orphans import Ended, survivors_of
 from .recovery_owners import Owners, gather
 from .runtime.retire import Target, open_pidfd, send
 from .snapshot import Snapshot
@@ -63,6 +63,7 @@ class Estates:
         self._runtime_dirs = list(runtime_dirs)
         self._look = look
         self._held = contextlib.ExitStack()
+        self._learned: dict[str, set[int]] = {}
         self.claimed: dict[str, Estate] = {}
         self.refused: dict[str, str] = {}
         """Journals that could not be claimed, and why."""
@@ -94,7 +95,7 @@ class Estates:
 
     def look(self) -> Owners:
         """Read everything again; the claimed journals count as unlocked."""
-        owners = gather(self._folders, self._look, mine=self.claimed)
+        owners = gather(self._folders, self._look, self.claimed, self._learned)
         for known in owners.known:
             if known.view.path in self.claimed:
                 self.claimed[known.view.path].view = known.view
@@ -161,9 +162,10 @@ class Estates:
     def _settle_launch(
         self, estate: Estate, launch: LaunchRecord, owners: Owners, ended: Ended
     ) -> bool:
-        assert estate.view.owner is not None
-        spared = owners.spared_for(estate.view.owner, launch)
-        left = left_of(launch, estate.owner_id, owners.table, spared)
+        known = next((one for one in owners.dead if one.view.path == estate.path), None)
+        if known is None:
+            return False
+        left = owners.left_of(known, launch)
         keeper_left = owners.table.running(launch.keeper) is not None
         if left.core or keeper_left or not _proven_gone(launch, owners.table):
             return False

@@ -15,6 +15,7 @@ from . import journal, processes_look
 from .identity import Verdict
 from .journal import JournalView, Lock
 from .models import LaunchRecord, OwnerRecord
+from .processes_orphans import Left, left_of
 from .snapshot import Snapshot
 
 
@@ -95,13 +96,27 @@ class Owners:
         table: Snapshot,
         is_locked: Callable[[str], Lock],
         problems: Iterable[str] = (),
+        learned: dict[str, set[int]] | None = None,
     ) -> None:
         self.table = table
+        self._learned: dict[str, set[int]] = {} if learned is None else learned
         self.known = [
             KnownOwner(view, *standing_of(view, is_locked(view.path), table)) for view in views
         ]
         self.problems = list(problems)
         """Journals that could not be read: what they name may run."""
+
+    def left_of(self, owner: KnownOwner, launch: LaunchRecord) -> Left:
+        """What of a launch is alive: for a living owner's only what is on record."""
+        marks = launch.open and owner.standing is Standing.DEAD
+        return left_of(
+            launch,
+            owner.record.owner_id,
+            self.table,
+            self._spared_for(owner.record, launch),
+            marks=marks,
+            learned=self._learned.setdefault(launch.launch_id, set()),
+        )
 
     @property
     def dead(self) -> list[KnownOwner]:
@@ -175,7 +190,7 @@ class Owners:
             pending.extend(fresh)
         return frozenset(found)
 
-    def spared_for(self, owner: OwnerRecord, launch: LaunchRecord) -> frozenset[int]:
+    def _spared_for(self, owner: OwnerRecord, launch: LaunchRecord) -> frozenset[int]:
         """Processes that bear this launch's marks, perhaps, but belong to a living owner.
 
         A server that was started inside a kernel, and all below it, has inherited the
@@ -210,15 +225,17 @@ def gather(
     folders: Iterable[str],
     look: Callable[[], Snapshot] = processes_look.take,
     mine: Collection[str] = (),
+    learned: dict[str, set[int]] | None = None,
 ) -> Owners:
     """Read every journal in these folders, then look at the processes, and judge.
 
     In that order: an owner that is dead in the later look is dead. ``mine`` are journals
-    whose lock the caller holds. Takes about 1 ms a journal and what the look takes.
+    whose lock the caller holds; ``learned`` is kept by a caller that looks several times.
+    Takes about 1 ms a journal and what the look takes.
     """
     views, problems = journal.read_all(journal.find(folders))
     locks = {
         view.path: Lock.FREE if view.path in mine else journal.is_locked(view.path)
         for view in views
     }
-    return Owners(views, look(), locks.__getitem__, problems)
+    return Owners(views, look(), locks.__getitem__, problems, learned)

@@ -197,6 +197,20 @@ def test_without_environments_only_recorded_processes_are_looked_for() -> None:
     assert table.reader.asked == []
 
 
+def test_a_session_that_is_not_on_record_is_remembered_from_look_to_look() -> None:
+    record = LaunchRecord("l", "k", 1, "", "/r/kernel-1.json")
+    learned: set[int] = set()
+    first, second = Table(), Table()
+    first.add(100, launch="l", argv=("kernel", "/r/kernel-1.json"))
+    second.add(101, session=100, launch="l")
+    second.add(102, session=102, launch="l")
+    assert [one.pid for one in orphans(record, "", first.snapshot(), learned=learned)] == [100]
+    left = left_of(record, "", second.snapshot(), learned=learned)
+    assert [one.pid for one in left.core] == [101]
+    assert [one.pid for one in left.detached] == [102]
+    assert left_of(record, "", second.snapshot()).core == ()
+
+
 def test_two_hundred_ends_do_not_take_two_hundred_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
     take = processes_look.take
