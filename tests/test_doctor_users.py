@@ -348,7 +348,7 @@ def look():
         back = False
     return [os.getresuid(), os.getresgid(), 0 in os.getgroups(), back, dict(os.environ),
             os.getcwd(), os.umask(0)]
-os.environ["JUPYTER_RUNTIME_DIR"] = "/root/secret"
+os.environ["JUPYTER_RUNTIME_DIR"] = "/nobody/may/enter"
 user = doctor_users.User("nobody", NOBODY, NOBODY, str(home))
 answer(doctor_users.as_user(user, look))
 """,

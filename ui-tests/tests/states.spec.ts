@@ -41,7 +41,7 @@ const STATES: [name: string, change: (is: IWorld) => void][] = [
           })
         ],
         journal: {
-          path: '/home/ada/.jupyter',
+          path: '/srv/jupyter/ada',
           writable: false,
           records: 0,
           reason: 'no space left on device'
