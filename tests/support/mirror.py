@@ -15,9 +15,20 @@ from pathlib import Path
 OWN = ("JPY_PARENT_PID", "JUPYTER_OWNEDKERNELS_LAUNCH", "JUPYTER_OWNEDKERNELS_OWNER")
 
 
+# Signals 32 and 33 are the C library's own: no program can set them, and whether they are
+# handled depends on whether a thread was ever started.
+LIBRARYS_OWN = 0b11 << 31
+
+
+def without_librarys_own(mask: str) -> str:
+    """A mask of signals as /proc shows it, with the C library's own left out."""
+    return f"{int(mask, 16) & ~LIBRARYS_OWN:016x}"
+
+
 def status(*names: str) -> dict[str, str]:
     rows = dict(row.split(":\t") for row in Path("/proc/self/status").read_text().splitlines())
-    return {name: rows[name].strip() for name in names}
+    values = {name: rows[name].strip() for name in names}
+    return {n: without_librarys_own(v) if n[:3] == "Sig" else v for n, v in values.items()}
 
 
 def digest(text: str) -> str:
