@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from . import doctor, doctor_clean, doctor_users
+from . import doctor, doctor_clean
 from .cli_output import Progress, complain, count, duration, memory, printable, say_json, table
 from .doctor import Scope
 from .errors import OwnedKernelsError
@@ -55,7 +55,7 @@ def run_doctor(args: argparse.Namespace) -> int:
             if args.watch is None:
                 return status
             sys.stdout.flush()
-            time.sleep(args.watch)
+            time.sleep(max(args.watch, 0.1))
     except KeyboardInterrupt:
         if args.watch is None:
             raise
@@ -112,6 +112,9 @@ def _examine(
 
 
 def _everybody(args: argparse.Namespace, kinds: Sequence[FindingKind]) -> list[dict[str, Any]]:
+    # Not on systems without a list of users, where nothing else here needs it either.
+    from . import doctor_users
+
     progress = Progress(not args.json)
     try:
         answers = doctor_users.for_everybody(

@@ -166,14 +166,15 @@ def _end(
         if not doomed[finding_id]:
             results[finding_id] = _vanished(finding_id, last[0].table, item.finding.kind)
             continue
-        results[finding_id] = _outcome(item, doomed[finding_id], ended)
+        results[finding_id] = result_of(item, doomed[finding_id], ended)
         if item.owner is not None and item.owner.view.path in estates.claimed:
             estate = estates.claimed[item.owner.view.path]
             estate.ended.update(doomed[finding_id] & ended.ended)
     return ended
 
 
-def _outcome(item: Item, doomed: set[Target], ended: Ended) -> CleanResult:
+def result_of(item: Item, doomed: set[Target], ended: Ended) -> CleanResult:
+    """What to say about an item after its processes were to be ended."""
     main = item.target
     assert main is not None
     left = [one for one in map(ended.leftover, doomed) if one is not None]

@@ -98,9 +98,9 @@ def _network(pid: int) -> str | None:
 
 def take() -> Snapshot:
     """Look at this machine now. About 30 µs a process. OSError without /proc."""
-    processes, hidden = procfs.table()
+    processes, hidden = procfs.table() if os.path.isdir("/proc") else ({}, set())
     if os.getpid() not in processes:
-        raise OSError("/proc is not mounted: the processes of this machine cannot be seen")
+        raise OSError("there is no /proc here: the processes of this machine cannot be seen")
     uids: dict[int, int] = {}
     argvs: dict[int, tuple[str, ...]] = {}
     for pid, entry in processes.items():

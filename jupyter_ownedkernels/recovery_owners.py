@@ -100,6 +100,7 @@ class Owners:
     ) -> None:
         self.table = table
         self._learned: dict[str, set[int]] = {} if learned is None else learned
+        self._spared: dict[str, frozenset[int]] = {}
         self.known = [
             KnownOwner(view, *standing_of(view, is_locked(view.path), table)) for view in views
         ]
@@ -113,7 +114,7 @@ class Owners:
             launch,
             owner.record.owner_id,
             self.table,
-            self._spared_for(owner.record, launch),
+            self._spared_for(owner.record),
             marks=marks,
             learned=self._learned.setdefault(launch.launch_id, set()),
         )
@@ -190,34 +191,35 @@ class Owners:
             pending.extend(fresh)
         return frozenset(found)
 
-    def _spared_for(self, owner: OwnerRecord, launch: LaunchRecord) -> frozenset[int]:
-        """Processes that bear this launch's marks, perhaps, but belong to a living owner.
+    def _spared_for(self, owner: OwnerRecord) -> frozenset[int]:
+        """Processes that bear an owner's marks, perhaps, but belong to a living one.
 
         A server that was started inside a kernel, and all below it, has inherited the
         kernel's environment. An owner that is older than this one cannot be inside it:
         it has only adopted what this one left.
         """
-        spared: set[int] = set()
-        since = owner.identity.start_ticks if owner.identity else 0
-        for started, living, tree in self._trees:
-            if living.owner_id == owner.owner_id:
-                spared.update(self._running_launches(owner, launch))
-            elif started >= since:
-                spared |= tree
-        return frozenset(spared)
+        if owner.owner_id not in self._spared:
+            spared: set[int] = set()
+            since = owner.identity.start_ticks if owner.identity else 0
+            for started, living, tree in self._trees:
+                if living.owner_id == owner.owner_id:
+                    spared |= self._running_launches(owner)
+                elif started >= since:
+                    spared |= tree
+            self._spared[owner.owner_id] = frozenset(spared)
+        return self._spared[owner.owner_id]
 
-    def _running_launches(self, owner: OwnerRecord, launch: LaunchRecord) -> set[int]:
-        """The owner itself, and its other launches: their keepers, and all below those."""
+    def _running_launches(self, owner: OwnerRecord) -> set[int]:
+        """A living owner itself, its keepers, and all below those."""
         found: set[int] = set()
         if owner.identity is not None:
             found.add(owner.identity.pid)
         for known in self.known:
-            if known.view.owner is None or known.view.owner.owner_id != owner.owner_id:
-                continue
-            for other in known.view.open:
-                keeper = self.table.running(other.keeper)
-                if keeper is not None and other.launch_id != launch.launch_id:
-                    found |= self._below(keeper.pid)
+            if known.view.owner is not None and known.view.owner.owner_id == owner.owner_id:
+                for launch in known.view.open:
+                    keeper = self.table.running(launch.keeper)
+                    if keeper is not None:
+                        found |= self._below(keeper.pid)
         return found
 
 

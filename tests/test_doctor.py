@@ -21,14 +21,17 @@ from support import census
 from support.census import Proc
 from support.fence import look_of, scope_of
 from support.owner import Owner
+from support.tables import Table
 from support.workspace import IPYKERNEL, SHELL, Workspace
 
 from jupyter_ownedkernels import doctor, doctor_unjournaled, identity, journal, recovery
-from jupyter_ownedkernels.doctor_clean import clean
-from jupyter_ownedkernels.doctor_findings import file_id
+from jupyter_ownedkernels.doctor_clean import clean, result_of
+from jupyter_ownedkernels.doctor_findings import file_id, of_process
 from jupyter_ownedkernels.journal import Journal
 from jupyter_ownedkernels.models import CleanResult, Finding, LaunchRecord, Survivor
+from jupyter_ownedkernels.processes_orphans import Ended, target_of
 from jupyter_ownedkernels.runtime import files
+from jupyter_ownedkernels.runtime.retire import Leftover
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -347,7 +350,7 @@ from support.owner import Owner
 from support.workspace import Workspace
 import jupyter_ownedkernels.doctor_unjournaled as rules
 from jupyter_ownedkernels import doctor
-from jupyter_ownedkernels.doctor_clean import clean
+from jupyter_ownedkernels.doctor_clean import clean, result_of
 rules.MIN_AGE = 0.0
 if sys.argv[1] == "subreaper":
     assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0
@@ -577,6 +580,33 @@ def test_a_file_that_was_written_again_is_another_one(workspace: Workspace) -> N
     assert result.outcome in ("already-gone", "identity-changed", "kept")
     assert path.exists()
     path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("reason", "outcome", "words"),
+    [
+        ("uninterruptible", "kept", "uninterruptible state (D)"),
+        ("timeout", "kept", "did not end in time"),
+        ("not-permitted", "not-permitted", "may not be signalled"),
+    ],
+)
+def test_what_could_not_be_ended_is_told_with_the_reason(
+    reason: str, outcome: str, words: str
+) -> None:
+    table = Table()
+    table.add(100)
+    table.add(101, ppid=100, session=100)
+    entries = table.processes[100], table.processes[101]
+    item = of_process("stray_kernel", entries[0], table.snapshot(), [], with_it=entries)
+    first, second = (target_of(entry) for entry in entries)
+    stuck = Ended(frozenset({second}), frozenset(), (Leftover(first, 100, reason),))
+    told = result_of(item, {first, second}, stuck)
+    assert told.outcome == outcome
+    assert words in told.reason
+    half = Ended(frozenset({first}), frozenset({first}), (Leftover(second, 100, reason),))
+    told = result_of(item, {first, second}, half)
+    assert told.outcome == "killed"
+    assert "process 101 is left: it " in told.reason
 
 
 def test_an_id_that_no_scan_has_given(workspace: Workspace) -> None:

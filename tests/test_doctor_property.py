@@ -5,6 +5,7 @@ The predicates here are written down anew from the rules, not taken from the pac
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from jupyter_ownedkernels.models import LaunchRecord, State, Survivor
 from jupyter_ownedkernels.recovery import doomed_of
 from jupyter_ownedkernels.runtime.procfs import CLOCK_TICKS
 
+EXAMPLES = 5000 if os.environ.get("OWNEDKERNELS_SOAK", "") not in ("", "0") else 150
 PIDS = st.integers(2, 12)
 TICKS = st.integers(1, 6)
 LAUNCHES = ("launch-1", "launch-2", "launch-3")
@@ -227,7 +229,7 @@ def check_item(item: Item, table: Table, views: list[JournalView], locked: list[
                 assert not item.finding.by_default or dead
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(worlds())
 def test_what_journals_condemn_is_proven(scene: tuple[Table, list[JournalView], list[str]]) -> None:
     table, views, locked = scene
@@ -252,7 +254,7 @@ def test_what_journals_condemn_is_proven(scene: tuple[Table, list[JournalView], 
             )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(worlds())
 def test_a_living_owner_is_never_ended_for_the_marks_it_inherited(
     scene: tuple[Table, list[JournalView], list[str]],
@@ -270,7 +272,7 @@ def test_a_living_owner_is_never_ended_for_the_marks_it_inherited(
                 assert not inside_a_living_owner(table, views, entry.pid, item.owner.view)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(worlds())
 def test_an_unjournaled_stray_has_nothing_alive_above_it(
     scene: tuple[Table, list[JournalView], list[str]],
@@ -304,7 +306,7 @@ def test_an_unjournaled_stray_has_nothing_alive_above_it(
             assert not item.finding.by_default
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(worlds(), st.lists(st.floats(-10, 10_000), min_size=4, max_size=4), st.data())
 def test_no_file_that_something_may_use_is_stale(
     scene: tuple[Table, list[JournalView], list[str]], ages: list[float], data: Any
