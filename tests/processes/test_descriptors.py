@@ -106,6 +106,13 @@ def test_many_launches_leak_nothing(workspace: Workspace, owner: Owner) -> None:
 
     for _ in range(3):
         once()
+    # The last keeper reports a moment before it ends, and its lease is closed after that.
+    census.wait_until(lambda: owner.keepers() == [], 10, "the end of the last keeper")
+    count = (
+        "from jupyter_ownedkernels import ownership\n"
+        "result = len(ownership.current().launcher._launches)"
+    )
+    census.wait_until(lambda: owner.run(count) == 0, 10, "the end of the last lease")
     before = state()
     for _ in range(12):
         once()
