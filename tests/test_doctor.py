@@ -96,6 +96,8 @@ def crashed(workspace: Workspace, *specs: str) -> dict[str, dict[str, Proc]]:
         above = {w for k in owner.keepers() for w in census.children(k.pid, "sh")}
         for proc in helpers:
             os.kill(proc.pid, signal.SIGSTOP)
+        for proc in helpers:
+            census.wait_until(lambda: census.line(proc.pid).state == "T", 5, "it stops")  # type: ignore[union-attr]  # noqa: B023
         owner.die()
         census.end(helpers)
         assert not census.left_after(helpers | above, 5)

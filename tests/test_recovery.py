@@ -26,6 +26,7 @@ pytestmark = pytest.mark.timeout(180)
 
 HELPERS = ("spawner", "keeper")
 ROLES = (*HELPERS, "kernel", "child")
+STOPPED = census.Line(Proc(0, 0), "", "T", 0, 0, 0, 1)
 DETACHED = ("new_session", "nohup", "daemon")
 
 
@@ -79,8 +80,13 @@ def journals_of_the_dead(workspace: Workspace) -> list[str]:
 def crash(owner: Owner, helpers: set[Proc]) -> None:
     """Stop the helpers, so that none can act, and kill the owner."""
     for proc in helpers:
-        os.kill(proc.pid, signal.SIGSTOP)
+        stop(proc)
     owner.die()
+
+
+def stop(proc: Proc) -> None:
+    os.kill(proc.pid, signal.SIGSTOP)
+    census.wait_until(lambda: (census.line(proc.pid) or STOPPED).state == "T", 5, "it stops")
 
 
 @pytest.mark.parametrize(
@@ -219,7 +225,7 @@ def test_a_living_keeper_finishes_by_itself(workspace: Workspace, stopped: bool)
         workspace.forget_note("stubborn")
         (keeper,) = owner.keepers()
         if stopped:
-            os.kill(keeper.pid, signal.SIGSTOP)
+            stop(keeper)
         owner.die()
         done = recover(workspace, patience=30.0)
         assert not census.left_after([*note.values(), keeper], 1)
