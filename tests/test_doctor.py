@@ -33,7 +33,8 @@ from jupyter_ownedkernels.processes_orphans import Ended, target_of
 from jupyter_ownedkernels.runtime import files
 from jupyter_ownedkernels.runtime.retire import Leftover
 
-pytestmark = pytest.mark.timeout(240)
+SOAK = os.environ.get("OWNEDKERNELS_SOAK", "") not in ("", "0")
+pytestmark = pytest.mark.timeout(3000 if SOAK else 240)
 
 OLD = time.time() - 100 * 86400
 ALL = ("stray_kernel", "stray_process", "detached", "stale_file", "foreign", "unknown")

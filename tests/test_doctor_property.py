@@ -9,6 +9,7 @@ import os
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.tables import DOCTOR, NOW, UID, UPTIME, WORLD, Table, view
@@ -229,6 +230,7 @@ def check_item(item: Item, table: Table, views: list[JournalView], locked: list[
                 assert not item.finding.by_default or dead
 
 
+@pytest.mark.timeout(1200)
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(worlds())
 def test_what_journals_condemn_is_proven(scene: tuple[Table, list[JournalView], list[str]]) -> None:
@@ -254,6 +256,7 @@ def test_what_journals_condemn_is_proven(scene: tuple[Table, list[JournalView], 
             )
 
 
+@pytest.mark.timeout(1200)
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(worlds())
 def test_a_living_owner_is_never_ended_for_the_marks_it_inherited(
@@ -272,6 +275,7 @@ def test_a_living_owner_is_never_ended_for_the_marks_it_inherited(
                 assert not inside_a_living_owner(table, views, entry.pid, item.owner.view)
 
 
+@pytest.mark.timeout(1200)
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(worlds())
 def test_an_unjournaled_stray_has_nothing_alive_above_it(
@@ -306,6 +310,7 @@ def test_an_unjournaled_stray_has_nothing_alive_above_it(
             assert not item.finding.by_default
 
 
+@pytest.mark.timeout(1200)
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(worlds(), st.lists(st.floats(-10, 10_000), min_size=4, max_size=4), st.data())
 def test_no_file_that_something_may_use_is_stale(

@@ -22,7 +22,8 @@ from jupyter_ownedkernels.models import LaunchRecord
 from jupyter_ownedkernels.recovery import Recovery
 from jupyter_ownedkernels.recovery_estate import Estates
 
-pytestmark = pytest.mark.timeout(180)
+SOAK = os.environ.get("OWNEDKERNELS_SOAK", "") not in ("", "0")
+pytestmark = pytest.mark.timeout(3000 if SOAK else 180)
 
 HELPERS = ("spawner", "keeper")
 ROLES = (*HELPERS, "kernel", "child")
