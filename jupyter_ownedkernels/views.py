@@ -52,7 +52,11 @@ class Shown:
         """Where its processes are; None when they cannot be seen from here, or ended."""
         record = self.record
         top = record.keeper or record.process
-        if top is None or not record.open or top.world != identity.this_world():
+        if top is None or not record.open:
+            return None
+        here = identity.this_world()
+        # Nearly always the very object, and a comparison of texts is spared.
+        if top.world is not here and top.world != here:
             return None
         return Group(
             self.key,
