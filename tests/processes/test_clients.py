@@ -192,7 +192,7 @@ def test_several_loops_and_threads_at_once(workspace: Workspace, owner: Owner) -
     assert done == list(range(8))
     assert len(alive) == 16
     kept = {name for name in alive if int(name[-1]) % 2 == 0}
-    assert {name for name, lives in alive.items() if lives} == kept
+    assert {name for name, lives in alive.items() if lives} == kept, owner.errors()
     assert len(owner.keepers()) == len(kept)
     procs = census.below(owner.pid)
     owner.die()

@@ -177,8 +177,10 @@ def play(name: str, note: str) -> None:
     """Set the scene; tell the test in the file ``note``; go on with it."""
     scene = SCENES[name]()
     pids = dict(next(scene), kernel=os.getpid())
-    with open(note + ".part", "w") as stream:
+    # Several kernels of one kernelspec write the same note; the last one stays.
+    part = f"{note}.{os.getpid()}.part"
+    with open(part, "w") as stream:
         json.dump(pids, stream)
-    os.rename(note + ".part", note)
+    os.rename(part, note)
     for _ in scene:
         pass
