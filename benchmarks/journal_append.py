@@ -14,8 +14,9 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from jupyter_ownedkernels import identity, journal
-from jupyter_ownedkernels.journal import Journal
+from jupyter_ownedkernels import identity
+from jupyter_ownedkernels.journal import journal
+from jupyter_ownedkernels.journal.journal import Journal
 from jupyter_ownedkernels.models import Exit, LaunchRecord
 
 ROUNDS = 300

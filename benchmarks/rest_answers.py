@@ -23,7 +23,7 @@ KERNELS = 200
 API = "/api/ownedkernels"
 WATCH = """
 import asyncio, os, time
-import jupyter_ownedkernels.extension_start as module
+import jupyter_ownedkernels.extension.start as module
 begin = module.begin
 
 async def watch():

@@ -31,20 +31,20 @@ def _jupyter_server_extension_points() -> list[dict[str, Any]]:
 
 def _link_jupyter_server_extension(serverapp: ServerApp) -> None:
     """Called before the server builds its kernel manager: the moment to choose its class."""
-    from .extension import link
+    from .extension.hooks import link
 
     link(serverapp)
 
 
 def _load_jupyter_server_extension(serverapp: ServerApp) -> None:
     """Called once the kernel manager exists: handlers, events and metrics."""
-    from .extension import load
+    from .extension.hooks import load
 
     load(serverapp)
 
 
 async def _start_jupyter_server_extension(serverapp: ServerApp) -> None:
     """Called once the server answers: start-up recovery and the first scan."""
-    from .extension import start
+    from .extension.hooks import start
 
     await start(serverapp)

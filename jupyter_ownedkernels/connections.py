@@ -20,7 +20,7 @@ import stat
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple, Protocol
 
-from .journal_lock import READ_FLAGS
+from .journal.lock import READ_FLAGS
 from .runtime import files, procfs
 from .runtime.files import FileIdentity, Removal, identity_of
 

@@ -18,11 +18,12 @@ from jupyter_server.services.kernels.kernelmanager import (
 )
 from traitlets import Type, default
 
-from . import default_provisioner, ownership
+from . import ownership
 from .config import OwnedKernels
 from .errors import Superseded, UnknownKernel
-from .owned_process import OwnedProcess
+from .provisioning.owned_process import OwnedProcess
 from .restarter import OwnedKernelRestarter
+from .takeover import default_provisioner
 
 # Beyond the time that one shutdown may take: message, SIGTERM, SIGKILL, report.
 _SHUTDOWN_MARGIN = 10.0

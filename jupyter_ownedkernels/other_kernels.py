@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import UnknownKernel
-from .launch import Exited
+from .launching.launch import Exited
 from .models import Cause, Exit, State
 
 if TYPE_CHECKING:

@@ -22,12 +22,12 @@ from jupyter_core.paths import jupyter_runtime_dir
 from . import identity
 from .errors import StateConflict, UnknownKernel
 from .identity import Identity
-from .journal import Journal, candidates, this_owner
-from .launch import Exited, Launch, LaunchRequest, Started
-from .launcher import Launcher
-from .launcher_warm import WarmPool
+from .journal.journal import Journal, candidates, this_owner
+from .launching.launch import Exited, Launch, LaunchRequest, Started
+from .launching.launcher import Launcher
+from .launching.warm import WarmPool
 from .models import Cause, Exit, LaunchMode, LaunchRecord, OwnerRecord, State, Survivor
-from .processes_orphans import retire_orphans
+from .processes.orphans import retire_orphans
 from .runtime import exits
 
 log = logging.getLogger(__name__)

@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-from . import identity, ownership, provisioner_standby
+from . import identity, ownership
 from .config import OwnedKernels
 from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable, WarmLost
-from .launch import Exited, LaunchRequest, LeaseLost
-from .owned_process import LoadedProcess, OwnedProcess, StockProcess
-from .readiness import StartUp, is_ready, ports_of
-from .spawners import LAUNCH_MARKER, unsupported_reason
-from .stdio import Stdio
-from .submission import Submission
+from .launching.launch import Exited, LaunchRequest, LeaseLost
+from .launching.readiness import StartUp, is_ready, ports_of
+from .launching.spawners import LAUNCH_MARKER, unsupported_reason
+from .launching.stdio import Stdio
+from .provisioning import standby as provisioner_standby
+from .provisioning.owned_process import LoadedProcess, OwnedProcess, StockProcess
+from .provisioning.submission import Submission
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from jupyter_client.ioloop.restarter import AsyncIOLoopKernelRestarter
 
 from .errors import Superseded
-from .owned_process import OwnedProcess
+from .provisioning.owned_process import OwnedProcess
 
 if TYPE_CHECKING:
-    from .launch import Exited
+    from .launching.launch import Exited
 
 
 class OwnedKernelRestarter(AsyncIOLoopKernelRestarter):

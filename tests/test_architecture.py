@@ -15,39 +15,25 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "jupyter_ownedkernels"
 NAME = PACKAGE.name
 
-# From the base up. A module may import its own layer and the layers before it. A pattern with
-# a star covers a family: journal, journal_read, journal_lock.
+# From the base up, by module or package. A module may import its own layer and those before it.
 LAYERS: dict[str, list[str]] = {
-    "runtime": ["runtime.*"],
-    "base": ["_version", "errors", "identity", "models", "redaction*", "sharing"],
-    "store": ["journal*", "connections*"],
-    "mechanism": [
-        "adopter",
-        "launch*",
-        "layers",
-        "processes*",
-        "readiness",
-        "snapshot",
-        "spawner*",
-        "stdio",
-    ],
-    "service": ["ownership*", "exits", "recovery*", "doctor*", "scan*", "clean*"],
+    "runtime": ["runtime"],
+    "base": ["_version", "errors", "identity", "models", "redaction", "redaction_known", "sharing"],
+    "store": ["connections", "journal"],
+    "mechanism": ["launching", "processes"],
+    "service": ["doctor", "ownership", "recovery"],
     "jupyter": [
         "config",
-        "default_provisioner",
-        "lazy_default",
-        "manager*",
+        "manager",
         "other_kernels",
-        "owned_process",
-        "provisioner*",
+        "provisioner",
+        "provisioning",
         "restarter",
-        "submission",
         "takeover",
-        "telemetry*",
-        "views*",
-        "websocket_nodelay",
+        "telemetry",
+        "views",
     ],
-    "surface": ["extension*", "handlers*", "cli*", "check*"],
+    "surface": ["cli", "extension", "handlers"],
 }
 
 # The package itself is at both ends: anybody may read its version, and it reaches the extension.
@@ -55,7 +41,7 @@ TOP = "__init__"
 
 # Whoever may send a signal: to own children, and to everything else with proof of identity. The
 # rehearsal ends its own child before it reaps it.
-SIGNALLERS = {"runtime.retire", "runtime.warm_rehearsal", "processes"}
+SIGNALLERS = {"runtime.retire", "runtime.warm_rehearsal", "processes.tree"}
 SIGNALS = {"kill", "killpg", "pidfd_send_signal", "send_signal", "terminate", "tgkill"}
 
 # A warm spawner runs where ipykernel is installed; it imports these late, inside functions.
@@ -82,17 +68,9 @@ MODULES = modules()
 RUNTIME = [name for name in MODULES if name.split(".")[0] == "runtime"]
 
 
-def matches(name: str, pattern: str) -> bool:
-    if pattern == "runtime.*":
-        return name.split(".")[0] == "runtime"
-    if pattern.endswith("*"):
-        return name.split(".")[0].startswith(pattern[:-1])
-    return name.split(".")[0] == pattern
-
-
 def layer_of(name: str) -> str | None:
-    for layer, patterns in LAYERS.items():
-        if any(matches(name, pattern) for pattern in patterns):
+    for layer, members in LAYERS.items():
+        if name.split(".")[0] in members:
             return layer
     return None
 

@@ -21,9 +21,10 @@ from support.elsewhere import ROOT, needs_root
 from support.owner import Owner
 from support.workspace import Workspace
 
-from jupyter_ownedkernels import __version__, cli
-from jupyter_ownedkernels.cli_doctor import short_ids
-from jupyter_ownedkernels.cli_output import duration, memory, printable
+from jupyter_ownedkernels import __version__
+from jupyter_ownedkernels.cli import main as cli
+from jupyter_ownedkernels.cli.doctor import short_ids
+from jupyter_ownedkernels.cli.output import duration, memory, printable
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -131,7 +132,7 @@ def test_every_command_has_help(workspace: Workspace, name: str) -> None:
 def test_help_waits_for_nothing_heavy() -> None:
     code = (
         "import sys\n"
-        "from jupyter_ownedkernels import cli\n"
+        "from jupyter_ownedkernels.cli import main as cli\n"
         "try: cli.main(['--help'])\n"
         "except SystemExit: pass\n"
         "heavy = {'rich', 'psutil', 'jupyter_client', 'jupyter_server', 'tornado', 'zmq'}\n"
@@ -323,8 +324,9 @@ def test_detach_from_a_kernel_is_on_record_and_kept(workspace: Workspace) -> Non
 SCENE = """
 import json, os, signal, subprocess, sys, time
 from pathlib import Path
-from jupyter_ownedkernels import identity, journal
-from jupyter_ownedkernels.journal import Journal
+from jupyter_ownedkernels import identity
+from jupyter_ownedkernels.journal import journal
+from jupyter_ownedkernels.journal.journal import Journal
 from jupyter_ownedkernels.models import LaunchRecord, Survivor
 runtime = Path(os.environ["JUPYTER_RUNTIME_DIR"])
 runtime.mkdir(parents=True)

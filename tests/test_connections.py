@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from support import elsewhere
 from support.census import wait_until
 
-from jupyter_ownedkernels import connections, processes_look
+from jupyter_ownedkernels import connections
 from jupyter_ownedkernels.connections import Answer, FileIdentity, Ports, Removal
+from jupyter_ownedkernels.processes import look as processes_look
 from jupyter_ownedkernels.runtime import files
 
 INFO = {

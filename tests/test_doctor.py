@@ -24,12 +24,16 @@ from support.owner import Owner
 from support.tables import Table
 from support.workspace import IPYKERNEL, SHELL, Workspace
 
-from jupyter_ownedkernels import doctor, doctor_unjournaled, identity, journal, recovery
-from jupyter_ownedkernels.doctor_clean import clean, result_of
-from jupyter_ownedkernels.doctor_findings import file_id, of_process
-from jupyter_ownedkernels.journal import Journal
+from jupyter_ownedkernels import identity
+from jupyter_ownedkernels.doctor import scan as doctor
+from jupyter_ownedkernels.doctor import unjournaled as doctor_unjournaled
+from jupyter_ownedkernels.doctor.clean import clean, result_of
+from jupyter_ownedkernels.doctor.findings import file_id, of_process
+from jupyter_ownedkernels.journal import journal
+from jupyter_ownedkernels.journal.journal import Journal
 from jupyter_ownedkernels.models import CleanResult, Finding, LaunchRecord, Survivor
-from jupyter_ownedkernels.processes_orphans import Ended, target_of
+from jupyter_ownedkernels.processes.orphans import Ended, target_of
+from jupyter_ownedkernels.recovery import recovery
 from jupyter_ownedkernels.runtime import files
 from jupyter_ownedkernels.runtime.retire import Leftover
 
@@ -351,9 +355,9 @@ sys.path.insert(0, sys.argv[2])
 from support import census, fence
 from support.owner import Owner
 from support.workspace import Workspace
-import jupyter_ownedkernels.doctor_unjournaled as rules
-from jupyter_ownedkernels import doctor
-from jupyter_ownedkernels.doctor_clean import clean, result_of
+import jupyter_ownedkernels.doctor.unjournaled as rules
+from jupyter_ownedkernels.doctor import scan as doctor
+from jupyter_ownedkernels.doctor.clean import clean, result_of
 rules.MIN_AGE = 0.0
 if sys.argv[1] == "subreaper":
     assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0

@@ -11,8 +11,8 @@ import pytest
 from support.tables import NOW, UID, WORLD, Table, gone, launch, view
 
 from jupyter_ownedkernels.connections import Candidate, FileIdentity, Listing, Ports, Server
-from jupyter_ownedkernels.doctor_files import Questions, Verdicts, stale_files
-from jupyter_ownedkernels.doctor_place import why_shared
+from jupyter_ownedkernels.doctor.files import Questions, Verdicts, stale_files
+from jupyter_ownedkernels.doctor.place import why_shared
 from jupyter_ownedkernels.identity import Identity
 from jupyter_ownedkernels.models import State
 

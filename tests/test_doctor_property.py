@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from support.tables import DOCTOR, NOW, UID, UPTIME, WORLD, Table, view
 
 from jupyter_ownedkernels.connections import Candidate, FileIdentity, Listing, Ports
-from jupyter_ownedkernels.doctor_files import Questions, stale_files
-from jupyter_ownedkernels.doctor_findings import Item
-from jupyter_ownedkernels.doctor_journaled import journaled
-from jupyter_ownedkernels.doctor_unjournaled import Surroundings, unjournaled
+from jupyter_ownedkernels.doctor.files import Questions, stale_files
+from jupyter_ownedkernels.doctor.findings import Item
+from jupyter_ownedkernels.doctor.journaled import journaled
+from jupyter_ownedkernels.doctor.unjournaled import Surroundings, unjournaled
 from jupyter_ownedkernels.identity import Identity
-from jupyter_ownedkernels.journal import JournalView
+from jupyter_ownedkernels.journal.journal import JournalView
 from jupyter_ownedkernels.models import LaunchRecord, State, Survivor
-from jupyter_ownedkernels.recovery import doomed_of
+from jupyter_ownedkernels.recovery.recovery import doomed_of
 from jupyter_ownedkernels.runtime.procfs import CLOCK_TICKS
 
 EXAMPLES = 5000 if os.environ.get("OWNEDKERNELS_SOAK", "") not in ("", "0") else 150

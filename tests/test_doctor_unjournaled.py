@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from support.tables import UID, Table, launch, view
 
-from jupyter_ownedkernels.doctor_findings import Item
-from jupyter_ownedkernels.doctor_unjournaled import (
+from jupyter_ownedkernels.doctor.findings import Item
+from jupyter_ownedkernels.doctor.unjournaled import (
     Surroundings,
     launcher_file,
     matches,
     unjournaled,
 )
-from jupyter_ownedkernels.snapshot import FIXTURE_MARKER
+from jupyter_ownedkernels.processes.snapshot import FIXTURE_MARKER
 
 RUNTIME = "/run/user/1000/jupyter"
 FILE = f"{RUNTIME}/kernel-1.json"

@@ -20,11 +20,16 @@ pytestmark = [needs_root, pytest.mark.timeout(120)]
 PRELUDE = """
 import json, os, pwd, signal, subprocess, sys, time, traceback
 from pathlib import Path
-import jupyter_ownedkernels.check, encodings.idna, psutil
-from jupyter_ownedkernels import connections, doctor, doctor_unjournaled, doctor_users
-from jupyter_ownedkernels import identity, journal, processes_look, recovery
-from jupyter_ownedkernels.doctor_clean import clean
-from jupyter_ownedkernels.journal import Journal
+import jupyter_ownedkernels.cli.check, encodings.idna, psutil
+from jupyter_ownedkernels import connections
+from jupyter_ownedkernels.doctor import scan as doctor, users as doctor_users
+from jupyter_ownedkernels.doctor import unjournaled as doctor_unjournaled
+from jupyter_ownedkernels import identity
+from jupyter_ownedkernels.journal import journal
+from jupyter_ownedkernels.processes import look as processes_look
+from jupyter_ownedkernels.recovery import recovery
+from jupyter_ownedkernels.doctor.clean import clean
+from jupyter_ownedkernels.journal.journal import Journal
 from jupyter_ownedkernels.models import LaunchRecord, Survivor
 from jupyter_ownedkernels.runtime import procfs
 doctor_unjournaled.MIN_AGE = 0.0
@@ -382,7 +387,7 @@ def test_only_root_may(home: Path) -> None:
     status, text = inside(
         """
 import contextlib, io
-from jupyter_ownedkernels import cli, cli_doctor
+from jupyter_ownedkernels.cli import main as cli, doctor as cli_doctor
 def act():
     said = io.StringIO()
     with contextlib.redirect_stderr(said):

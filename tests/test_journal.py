@@ -26,9 +26,11 @@ from support.journals import (
     word,
 )
 
-from jupyter_ownedkernels import identity, journal, journal_read
+from jupyter_ownedkernels import identity
 from jupyter_ownedkernels.errors import JournalError
-from jupyter_ownedkernels.journal import Journal, Lock
+from jupyter_ownedkernels.journal import journal
+from jupyter_ownedkernels.journal import read as journal_read
+from jupyter_ownedkernels.journal.journal import Journal, Lock
 from jupyter_ownedkernels.models import LaunchRecord, State
 from jupyter_ownedkernels.runtime import records
 

@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 from support.journals import exit_, launch, make, owner_process, shorten, survivor, word
 
-from jupyter_ownedkernels import identity, journal, journal_lock
+from jupyter_ownedkernels import identity
 from jupyter_ownedkernels.errors import JournalError
 from jupyter_ownedkernels.identity import Verdict
-from jupyter_ownedkernels.journal import Lock
+from jupyter_ownedkernels.journal import journal
+from jupyter_ownedkernels.journal import lock as journal_lock
+from jupyter_ownedkernels.journal.journal import Lock
 from jupyter_ownedkernels.models import State
 from jupyter_ownedkernels.runtime import records
 
@@ -177,7 +179,7 @@ def test_one_at_a_time_and_what_it_writes_is_read(dead: str) -> None:
 
 def test_a_claim_ends_with_its_process(dead: str) -> None:
     script = """
-from jupyter_ownedkernels import journal
+from jupyter_ownedkernels.journal import journal
 claim = journal.claim(sys.argv[1])
 print(json.dumps(claim is not None), flush=True)
 sys.stdin.read()

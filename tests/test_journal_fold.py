@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.journals import exit_, launch
 
 from jupyter_ownedkernels.identity import Identity, World
-from jupyter_ownedkernels.journal_fold import Fold
+from jupyter_ownedkernels.journal.fold import Fold
 from jupyter_ownedkernels.models import LaunchRecord, OwnerRecord, State, Survivor
 from jupyter_ownedkernels.runtime import exits, records
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from jupyter_ownedkernels import readiness
+from jupyter_ownedkernels.launching import readiness
 from jupyter_ownedkernels.runtime import procfs
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")

@@ -31,7 +31,7 @@ VERSION = PACKAGE_JSON["version"]
 LABEXTENSION = "share/jupyter/labextensions/jupyter-ownedkernels"
 DATA = f"jupyter_ownedkernels-{VERSION}.data/data"
 ENTRY_POINTS = {
-    "console_scripts": ("jupyter-ownedkernels", "jupyter_ownedkernels.cli:main"),
+    "console_scripts": ("jupyter-ownedkernels", "jupyter_ownedkernels.cli.main:main"),
     "jupyter_client.kernel_provisioners": (
         "owned-provisioner",
         "jupyter_ownedkernels.provisioner:OwnedProvisioner",

@@ -20,13 +20,14 @@ from support.owner import Owner
 from support.tables import Table
 from support.workspace import SHELL, Workspace
 
-from jupyter_ownedkernels import identity, processes_look
+from jupyter_ownedkernels import identity
 from jupyter_ownedkernels.identity import Identity
 from jupyter_ownedkernels.models import LaunchRecord
-from jupyter_ownedkernels.processes import RecordedProcess, tree, usage
-from jupyter_ownedkernels.processes_orphans import left_of, orphans, retire_orphans
+from jupyter_ownedkernels.processes import look as processes_look
+from jupyter_ownedkernels.processes.orphans import left_of, orphans, retire_orphans
+from jupyter_ownedkernels.processes.snapshot import names_in
+from jupyter_ownedkernels.processes.tree import RecordedProcess, tree, usage
 from jupyter_ownedkernels.runtime import procfs
-from jupyter_ownedkernels.snapshot import names_in
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -410,7 +411,7 @@ def test_mount_options_that_hide_processes(
 
 def test_the_adopter_of_orphans_is_found_out() -> None:
     code = (
-        "import ctypes, os, sys; from jupyter_ownedkernels import adopter\n"
+        "import ctypes, os, sys; from jupyter_ownedkernels.processes import adopter\n"
         "before = adopter.of_this_process()\n"
         "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)\n"
         "assert adopter.of_this_process() == os.getpid() != before\n"
@@ -422,7 +423,8 @@ def test_the_adopter_of_orphans_is_found_out() -> None:
 
 
 def test_names_of_the_marks_are_those_of_the_launcher() -> None:
-    from jupyter_ownedkernels import snapshot, spawners
+    from jupyter_ownedkernels.launching import spawners
+    from jupyter_ownedkernels.processes import snapshot
 
     assert snapshot.LAUNCH_MARKER == spawners.LAUNCH_MARKER
     assert snapshot.OWNER_MARKER == spawners.OWNER_MARKER

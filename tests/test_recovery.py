@@ -16,11 +16,12 @@ from support.fence import look_of
 from support.owner import Owner
 from support.workspace import SHELL, Workspace
 
-from jupyter_ownedkernels import journal, recovery
-from jupyter_ownedkernels.journal import Journal
+from jupyter_ownedkernels.journal import journal
+from jupyter_ownedkernels.journal.journal import Journal
 from jupyter_ownedkernels.models import LaunchRecord
-from jupyter_ownedkernels.recovery import Recovery
-from jupyter_ownedkernels.recovery_estate import Estates
+from jupyter_ownedkernels.recovery import recovery
+from jupyter_ownedkernels.recovery.estate import Estates
+from jupyter_ownedkernels.recovery.recovery import Recovery
 
 SOAK = os.environ.get("OWNEDKERNELS_SOAK", "") not in ("", "0")
 pytestmark = pytest.mark.timeout(3000 if SOAK else 180)
@@ -336,8 +337,8 @@ def after(owner, name):
 
 sys.path.insert(0, tests)
 from jupyter_client.manager import KernelManager
-from jupyter_ownedkernels.journal import Journal
-from jupyter_ownedkernels.launcher import Launcher
+from jupyter_ownedkernels.journal.journal import Journal
+from jupyter_ownedkernels.launching.launcher import Launcher
 """
 START_GAPS = {
     "before the intent is on record": "before(Journal, 'launching')",

@@ -19,7 +19,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from support import census
 from support.workspace import Workspace
 
-from jupyter_ownedkernels.telemetry import SCHEMA_ID
+from jupyter_ownedkernels.telemetry.telemetry import SCHEMA_ID
 
 _TIMEOUT = 60.0
 # Only what is needed: a server with JupyterLab starts twice as slowly.

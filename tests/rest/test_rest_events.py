@@ -19,7 +19,7 @@ from rest_server import RestServer
 from support import census
 from support.workspace import Workspace
 
-from jupyter_ownedkernels import telemetry
+from jupyter_ownedkernels.telemetry import telemetry
 
 DETACHED = "import subprocess; subprocess.Popen(['sleep', '300'], start_new_session=True)"
 

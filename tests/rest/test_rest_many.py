@@ -17,7 +17,7 @@ CLIENTS = 20
 # Notes each pass over the process table, and makes it slow enough to be met by others.
 COUNTED = """
 import time
-import jupyter_ownedkernels.processes_table as module
+import jupyter_ownedkernels.processes.table as module
 take = module.Table.take.__func__
 
 def counted(cls, *args):

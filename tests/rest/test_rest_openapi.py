@@ -8,7 +8,9 @@ from typing import Any, get_args
 import rest_contract
 from tornado import web
 
-from jupyter_ownedkernels import errors, handlers, handlers_base, models
+from jupyter_ownedkernels import errors, models
+from jupyter_ownedkernels.handlers import base as handlers_base
+from jupyter_ownedkernels.handlers import routes as handlers
 from jupyter_ownedkernels.models import State
 
 

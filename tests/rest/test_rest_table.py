@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 from support import census
 
-from jupyter_ownedkernels import processes_table
-from jupyter_ownedkernels.processes_table import Table, Top
+from jupyter_ownedkernels.processes import table as processes_table
+from jupyter_ownedkernels.processes.table import Table, Top
 from jupyter_ownedkernels.runtime import procfs
 
 # Starts a child at each line that it reads, below itself or below its youngest child.

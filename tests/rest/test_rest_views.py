@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 from traitlets import TraitError
 
-from jupyter_ownedkernels import identity, views
+from jupyter_ownedkernels import identity
 from jupyter_ownedkernels.config import OwnedKernels
 from jupyter_ownedkernels.identity import Identity, World
-from jupyter_ownedkernels.launch import Exited
+from jupyter_ownedkernels.launching.launch import Exited
 from jupyter_ownedkernels.models import Exit, LaunchRecord, OwnerRecord, State
 from jupyter_ownedkernels.ownership import Ownership, Settings
-from jupyter_ownedkernels.processes_table import Table
-from jupyter_ownedkernels.processes_usage import Group, Meter
+from jupyter_ownedkernels.processes.table import Table
+from jupyter_ownedkernels.processes.usage import Group, Meter
 from jupyter_ownedkernels.runtime.procfs import CLOCK_TICKS, PAGE_SIZE, Stat
-from jupyter_ownedkernels.views import Shown
+from jupyter_ownedkernels.views import kernels as views
+from jupyter_ownedkernels.views.kernels import Shown
 
 HERE = World("host", "boot", 1)
 

@@ -27,8 +27,9 @@ needs_root = pytest.mark.skipif(
 
 _PRELUDE = """
 import json, os, subprocess, sys
-import jupyter_ownedkernels.connections, jupyter_ownedkernels.journal, getpass, encodings.idna
-from jupyter_ownedkernels import connections, identity, journal, journal_folder
+import getpass, encodings.idna, jupyter_ownedkernels.journal.journal
+from jupyter_ownedkernels import connections, identity
+from jupyter_ownedkernels.journal import journal, folder as journal_folder
 from jupyter_ownedkernels.models import LaunchRecord
 from jupyter_ownedkernels.runtime import files, procfs, records
 

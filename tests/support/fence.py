@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from jupyter_ownedkernels import doctor, processes_look
-from jupyter_ownedkernels.doctor import Scope
+from jupyter_ownedkernels.doctor import scan as doctor
+from jupyter_ownedkernels.doctor.scan import Scope
+from jupyter_ownedkernels.processes import look as processes_look
+from jupyter_ownedkernels.processes.snapshot import Snapshot
 from jupyter_ownedkernels.runtime import procfs
-from jupyter_ownedkernels.snapshot import Snapshot
 
 from . import census
 from .workspace import MARK, Workspace

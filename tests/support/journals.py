@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jupyter_ownedkernels import identity, journal
+from jupyter_ownedkernels import identity
 from jupyter_ownedkernels.identity import Identity
-from jupyter_ownedkernels.journal import Journal
+from jupyter_ownedkernels.journal import journal
+from jupyter_ownedkernels.journal.journal import Journal
 from jupyter_ownedkernels.models import Exit, LaunchRecord, Survivor
 
 from .elsewhere import ROOT

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jupyter_ownedkernels.identity import Identity, World
-from jupyter_ownedkernels.journal import JournalView, Lock
+from jupyter_ownedkernels.journal.journal import JournalView, Lock
 from jupyter_ownedkernels.models import LaunchRecord, OwnerRecord, State
-from jupyter_ownedkernels.recovery_owners import Owners
+from jupyter_ownedkernels.processes.snapshot import LAUNCH_MARKER, MARKS, OWNER_MARKER, Snapshot
+from jupyter_ownedkernels.recovery.owners import Owners
 from jupyter_ownedkernels.runtime import procfs
 from jupyter_ownedkernels.runtime.procfs import Stat
-from jupyter_ownedkernels.snapshot import LAUNCH_MARKER, MARKS, OWNER_MARKER, Snapshot
 
 WORLD = World("here", "boot-1", 4026531836)
 UID = 1000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from warm_kernels import Kennel
 
-from jupyter_ownedkernels.spawners import unsupported_reason
+from jupyter_ownedkernels.launching.spawners import unsupported_reason
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

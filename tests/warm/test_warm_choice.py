@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_ownedkernels.spawner_choice import Choice, choose, of_template, significant
+from jupyter_ownedkernels.launching.choice import Choice, choose, of_template, significant
 
 FILE = "/run/kernel-1.json"
 PYTHON = sys.executable

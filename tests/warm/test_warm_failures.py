@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from warm_kernels import Kennel, until
 
-from jupyter_ownedkernels import launcher_warm
 from jupyter_ownedkernels.errors import WarmLost
+from jupyter_ownedkernels.launching import warm as launcher_warm
 from jupyter_ownedkernels.runtime import warm_gate
 
 

@@ -14,7 +14,8 @@ import pytest
 from jupyter_client.manager import AsyncKernelManager
 from warm_kernels import until
 
-from jupyter_ownedkernels import launcher_standby, ownership
+from jupyter_ownedkernels import ownership
+from jupyter_ownedkernels.launching import standby as launcher_standby
 from jupyter_ownedkernels.ownership import Ownership, Settings
 
 PORTS = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")

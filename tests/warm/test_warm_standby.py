@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from warm_kernels import Kennel, until
 
-from jupyter_ownedkernels import launcher_standby
 from jupyter_ownedkernels.errors import WarmLost
+from jupyter_ownedkernels.launching import standby as launcher_standby
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from traitlets.config import Config
 
-from jupyter_ownedkernels import websocket_nodelay
-from jupyter_ownedkernels.websocket_nodelay import NodelayWebsocketConnection
+from jupyter_ownedkernels.takeover import websocket_nodelay
+from jupyter_ownedkernels.takeover.websocket_nodelay import NodelayWebsocketConnection
 
 
 @pytest.fixture(autouse=True)

@@ -15,11 +15,11 @@ from typing import Any
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.connect import write_connection_file
 
-from jupyter_ownedkernels import readiness
 from jupyter_ownedkernels.errors import WarmLost
-from jupyter_ownedkernels.launch import Launch, LaunchRequest
-from jupyter_ownedkernels.launcher import Launcher
-from jupyter_ownedkernels.launcher_warm import WarmPool
+from jupyter_ownedkernels.launching import readiness
+from jupyter_ownedkernels.launching.launch import Launch, LaunchRequest
+from jupyter_ownedkernels.launching.launcher import Launcher
+from jupyter_ownedkernels.launching.warm import WarmPool
 
 PATIENCE = 60.0
 

@@ -11,8 +11,11 @@ import pytest
 from jupyter_events import EventLogger
 from jupyter_server.serverapp import ServerApp
 
-from jupyter_ownedkernels import doctor, doctor_clean, ownership, telemetry
-from jupyter_ownedkernels.telemetry import SCHEMA_ID, Telemetry
+from jupyter_ownedkernels import ownership
+from jupyter_ownedkernels.doctor import clean as doctor_clean
+from jupyter_ownedkernels.doctor import scan as doctor
+from jupyter_ownedkernels.telemetry import telemetry
+from jupyter_ownedkernels.telemetry.telemetry import SCHEMA_ID, Telemetry
 
 API = "/api/ownedkernels"
 

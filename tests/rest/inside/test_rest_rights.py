@@ -12,8 +12,8 @@ from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.serverapp import JupyterServerAuthWarning, ServerApp
 from traitlets.config import Config
 
-from jupyter_ownedkernels import handlers
-from jupyter_ownedkernels.handlers_base import OwnedKernelsHandler
+from jupyter_ownedkernels.handlers import routes as handlers
+from jupyter_ownedkernels.handlers.base import OwnedKernelsHandler
 
 API = "/api/ownedkernels"
 AN_ID = "f-0123456789ab"

@@ -1,0 +1,1 @@
+"""The ``jupyter ownedkernels`` command: parse, call, print."""

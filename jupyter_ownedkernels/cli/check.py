@@ -1,0 +1,356 @@
+"""``jupyter ownedkernels check``: kill a server for real and see what is left.
+
+Starts a Jupyter server and kernels of several kinds in a folder of its own, sends
+SIGKILL to the server, and measures when each kernel and all that it started is gone.
+Whatever should stay is ended by the check itself, by proof of identity.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import queue
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..launching import layers
+from ..runtime import procfs
+from ..runtime.retire import Retirement, Target, is_running
+from ..runtime.retire import run as run_retirement
+from ..runtime.tree import kernel_process
+
+# A stock kernel looks at its parent once a second; what is there after this stays.
+_PATIENCE = 5.0
+_START_TIMEOUT = 60.0
+_CHILDREN = """
+import subprocess
+started = [subprocess.Popen(["sleep", "600"]), subprocess.Popen(["sleep", "600"], process_group=0)
+           if __import__("sys").version_info >= (3, 11) else subprocess.Popen(["sleep", "600"])]
+"""
+# The file says when: a kernel that holds the GIL can send no message any more.
+_HOLD_GIL = "import ctypes; open({busy!r}, 'w').close(); ctypes.PyDLL(None).sleep(600)"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of kernel to try: its kernelspec, and the cell that is run in it."""
+
+    name: str
+    spec: str
+    cell: str
+    replies: bool = True
+    """False for a cell that keeps the kernel from ever replying."""
+
+
+KINDS = (
+    Kind("idle", "python3", "1"),
+    Kind("with child processes", "python3", _CHILDREN),
+    Kind("behind a shell wrapper", "check-wrapper", "1"),
+    Kind("busy in C, GIL held", "python3", _HOLD_GIL, replies=False),
+)
+
+
+@dataclass
+class Tried:
+    """What became of one kind."""
+
+    kind: str
+    processes: int = 0
+    gone_ms: float | None = None
+    left: list[str] = field(default_factory=list)
+    connection_file_removed: bool = False
+
+
+@dataclass
+class Outcome:
+    """What the check found; printed as a table or as JSON."""
+
+    version: str
+    python: str
+    system: str
+    mode: str
+    reason: str
+    layers: list[dict[str, Any]]
+    tried: list[Tried]
+    port_free: bool
+
+    @property
+    def ok(self) -> bool:
+        all_gone = all(one.gone_ms is not None for one in self.tried)
+        return all_gone and all(one.connection_file_removed for one in self.tried)
+
+
+class _Server:
+    """A real Jupyter server in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._token = secrets.token_hex(16)
+        self.runtime_dir = folder / "runtime"
+        _write_wrapper_spec(folder / "data" / "kernels" / "check-wrapper")
+        env = dict(os.environ)
+        for name in ("JUPYTER_DEFAULT_PROVISIONER_NAME", "JUPYTER_GATEWAY_URL"):
+            env.pop(name, None)
+        env.update(
+            JUPYTER_RUNTIME_DIR=str(self.runtime_dir),
+            JUPYTER_DATA_DIR=str(folder / "data"),
+            JUPYTER_CONFIG_DIR=str(folder / "config"),
+            JUPYTER_TOKEN=self._token,
+        )
+        options = [
+            "--no-browser",
+            "--ServerApp.port=0",
+            "--ServerApp.ip=127.0.0.1",
+            f"--ServerApp.root_dir={folder}",
+            "--ServerApp.allow_root=True",
+            '--ServerApp.jpserver_extensions={"jupyter_ownedkernels": True}',
+        ]
+        self.log = folder / "server.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "jupyter_server", *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=env,
+                cwd=folder,
+            )
+        self.port, self._url = self._wait_for_url()
+
+    def _wait_for_url(self) -> tuple[int, str]:
+        info = self.runtime_dir / f"jpserver-{self.process.pid}.json"
+        deadline = time.monotonic() + _START_TIMEOUT
+        while time.monotonic() < deadline and self.process.poll() is None:
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                data = json.loads(info.read_text())
+                with socket.create_connection(("127.0.0.1", data["port"]), timeout=1):
+                    return data["port"], data["url"]
+            time.sleep(0.02)
+        tail = self.log.read_text(errors="replace")[-2000:]
+        raise RuntimeError(f"the server did not start:\n{tail}")
+
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """One request of the REST API; POST when there is a body."""
+        request = urllib.request.Request(
+            self._url + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"token {self._token}"},
+        )
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=_START_TIMEOUT) as answer:
+            return json.load(answer)
+
+
+def _write_wrapper_spec(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    command = f'"{sys.executable}" -m ipykernel_launcher -f "{{connection_file}}"; exit $?'
+    spec = {"argv": ["sh", "-c", command], "display_name": "wrapper", "language": "python"}
+    (folder / "kernel.json").write_text(json.dumps(spec))
+
+
+def _start(server: _Server, kind: Kind) -> Path:
+    """Start one kernel, run its cell; the answer is its connection file."""
+    from jupyter_client.blocking.client import BlockingKernelClient
+
+    kernel_id = server.ask("api/kernels", {"name": kind.spec})["id"]
+    path = Path(os.path.realpath(server.runtime_dir / f"kernel-{kernel_id}.json"))
+    client = BlockingKernelClient(connection_file=str(path))
+    client.load_connection_file()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=_START_TIMEOUT)
+        if kind.replies:
+            client.execute_interactive(kind.cell, timeout=_START_TIMEOUT, silent=True)
+        else:
+            busy = server.runtime_dir / f"busy-{kernel_id}"
+            client.execute(kind.cell.format(busy=str(busy)), silent=True)
+            _wait_for(busy)
+    finally:
+        client.stop_channels()
+    return path
+
+
+def _wait_for(path: Path) -> None:
+    deadline = time.monotonic() + _START_TIMEOUT
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError("a kernel did not run its cell in time")
+        time.sleep(0.005)
+
+
+def _tree(server_pid: int, connection_file: Path) -> list[procfs.Stat]:
+    """The kernel, the wrappers above it up to its keeper or the server, and all below."""
+    below_server = procfs.descendants(server_pid)
+    kernel = kernel_process(below_server, str(connection_file))
+    top = kernel or _bearing(below_server, str(connection_file))
+    if top is None:
+        return []
+    while True:
+        above = below_server.get(top.ppid)
+        if above is None or above.name.startswith("kernel-keeper"):
+            break
+        top = above
+    return [top, *procfs.descendants(top.pid).values()]
+
+
+def _bearing(processes: dict[int, procfs.Stat], path: str) -> procfs.Stat | None:
+    for pid, entry in processes.items():
+        if any(path in part for part in procfs.cmdline(pid) or ()):
+            return entry
+    return None
+
+
+def _watch(trees: dict[str, list[procfs.Stat]], since: float) -> Iterator[tuple[str, float]]:
+    """The kinds, each with the milliseconds after which nothing of it was left."""
+    waiting = {
+        name: {Target(entry.pid, entry.start_ticks) for entry in tree}
+        for name, tree in trees.items()
+    }
+    while waiting and time.monotonic() - since < _PATIENCE:
+        for name, targets in list(waiting.items()):
+            targets -= {target for target in targets if not is_running(target)}
+            if not targets:
+                del waiting[name]
+                yield name, (time.monotonic() - since) * 1000
+        time.sleep(0.0005)
+
+
+def examine(say: Any = lambda text: None) -> Outcome:
+    """Do it. ``say`` is told, in words, what is going on."""
+    folder = Path(tempfile.mkdtemp(prefix="ownedkernels-check-"))
+    trees: dict[str, list[procfs.Stat]] = {}
+    server: _Server | None = None
+    try:
+        say("Starting a Jupyter server ...")
+        server = _Server(folder)
+        health = server.ask("api/ownedkernels/health")
+        files = {}
+        for kind in KINDS:
+            say(f"Starting a kernel: {kind.name} ...")
+            files[kind.name] = _start(server, kind)
+            trees[kind.name] = _tree(server.process.pid, files[kind.name])
+        tried = {name: Tried(name, len(tree)) for name, tree in trees.items()}
+        say("Killing the server ...")
+        killed_at = time.monotonic()
+        server.process.kill()
+        for name, milliseconds in _watch(trees, killed_at):
+            tried[name].gone_ms = round(milliseconds, 1)
+        server.process.wait()
+        for name, tree in trees.items():
+            tried[name].left = [_name(entry) for entry in tree if is_running(_target(entry))]
+            tried[name].connection_file_removed = _is_removed(files[name])
+        return Outcome(
+            version=__version__,
+            python=platform.python_version(),
+            system=platform.platform(),
+            mode=health["mode"],
+            reason=health["reason"],
+            layers=[asdict(layer) for layer in layers.survey()],
+            tried=list(tried.values()),
+            port_free=_is_free(server.port),
+        )
+    finally:
+        _clear(server, trees)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_removed(path: Path) -> bool:
+    """The file goes after the processes, so it may take a moment longer."""
+    deadline = time.monotonic() + 1.0
+    while path.exists() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return not path.exists()
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _target(entry: procfs.Stat) -> Target:
+    return Target(entry.pid, entry.start_ticks)
+
+
+def _name(entry: procfs.Stat) -> str:
+    return f"{entry.name} (pid {entry.pid})"
+
+
+def _clear(server: _Server | None, trees: dict[str, list[procfs.Stat]]) -> None:
+    if server is not None and server.process.poll() is None:
+        server.process.kill()
+        server.process.wait()
+    started = [entry for tree in trees.values() for entry in tree]
+
+    def left() -> list[procfs.Stat]:
+        return [entry for entry in started if is_running(_target(entry))]
+
+    run_retirement(Retirement(left, 0.5, 3.0))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the subcommand."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Body of the subcommand. 0: everything was gone; 1: something stayed; 2: no answer."""
+    progress = sys.stderr.isatty() and not args.json
+
+    def say(text: str) -> None:
+        if progress:
+            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+    try:
+        outcome = examine(say)
+    except (RuntimeError, OSError, queue.Empty) as error:
+        say("")
+        reason = str(error) or "a kernel did not answer in time"
+        print(f"jupyter ownedkernels check: {reason}", file=sys.stderr)
+        return 2
+    say("")
+    if args.json:
+        print(json.dumps({**asdict(outcome), "ok": outcome.ok}, indent=2))
+    else:
+        print(_table(outcome))
+    return 0 if outcome.ok else 1
+
+
+def _table(outcome: Outcome) -> str:
+    lines = [
+        f"jupyter_ownedkernels {outcome.version}, Python {outcome.python}, {outcome.system}",
+        f"Mode: {outcome.mode} ({outcome.reason})",
+        "",
+        "Layers on this machine",
+    ]
+    lines += [
+        f"  {layer['name']:<11}{'yes' if layer['active'] else 'NO':<5}{layer['why']}"
+        for layer in outcome.layers
+    ]
+    lines += ["", "The server was killed with SIGKILL. Gone after:"]
+    for one in outcome.tried:
+        if one.gone_ms is not None:
+            text = f"{one.gone_ms:7.1f} ms  {one.processes} process{'es' * (one.processes > 1)}"
+        else:
+            text = f"STAYED      {', '.join(one.left)}"
+        file = "" if one.connection_file_removed else ", connection file left"
+        lines.append(f"  {one.kind:<24}{text}{file}")
+    verdict = "Nothing outlived the server." if outcome.ok else "Something outlived the server."
+    return "\n".join([*lines, "", verdict])

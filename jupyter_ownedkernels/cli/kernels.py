@@ -1,0 +1,130 @@
+"""``list``, ``history`` and ``detach``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import Any
+
+from ..doctor.scan import default_scope
+from ..journal import journal
+from ..processes.detach import detach
+from ..processes.table import Table
+from ..processes.usage import Group, Meter
+from ..views import kernels as views
+from .output import complain, count, duration, memory, printable, say_json, table
+
+
+def _folders(args: argparse.Namespace) -> tuple[str, ...]:
+    scope = default_scope(runtime_dir=args.runtime_dir, journal_dir=args.journal_dir)
+    return scope.journal_dirs
+
+
+# -- list ----------------------------------------------------------------------------
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Body of ``list``: the kernels of every living owner of this user on this machine."""
+    kernels = kernels_of_user(_folders(args))
+    if args.json:
+        say_json({"kernels": kernels})
+        return 0
+    if not kernels:
+        print("No owned kernels are running.")
+        return 0
+    rows = [
+        (
+            kernel["kernel_id"][:8],
+            kernel["name"],
+            kernel["state"],
+            str(kernel["pid"] or "-"),
+            duration(kernel["uptime_s"]),
+            memory(kernel["rss_bytes"]),
+            str(kernel["process_count"] if kernel["process_count"] is not None else "-"),
+            _owner(kernel["owner"]),
+        )
+        for kernel in kernels
+    ]
+    columns = (
+        "Kernel",
+        "Name",
+        "State",
+        ("Pid", "right"),
+        ("Age", "right"),
+        ("Memory", "right"),
+        ("Proc", "right"),
+        ("Owner", "rest"),
+    )
+    table(columns, rows)
+    owners = len({kernel["owner"]["owner_id"] for kernel in kernels})
+    print(f"{count(len(kernels), 'kernel')} of {count(owners, 'owner')}.")
+    return 0
+
+
+def _owner(owner: dict[str, Any]) -> str:
+    return f"{owner['pid']} {owner['url']}".strip()
+
+
+def kernels_of_user(folders: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Entries as REST gives them. Not known outside the server: sessions, what they execute."""
+    shown = views.of_other_owners(folders, None)
+    groups: list[Group] = [one.group for one in shown if one.group is not None]
+    loads = Meter().read(Table.take(), groups) if groups else {}
+    return [
+        views.kernel_json(
+            one,
+            loads.get(one.key),
+            display_name=one.record.kernel_name,
+            execution_state=None,
+            session=None,
+        )
+        for one in shown
+    ]
+
+
+# -- history -------------------------------------------------------------------------
+
+
+def run_history(args: argparse.Namespace) -> int:
+    """Body of ``history``: how kernels of this user ended, newest first."""
+    entries = [entry.to_json() for entry in journal.history(_folders(args), args.limit)]
+    if args.json:
+        say_json({"entries": entries})
+        return 0
+    if not entries:
+        print("Nothing on record yet.")
+        return 0
+    rows = [
+        (
+            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry["at"])),
+            (entry["kernel_id"] or "-")[:8],
+            entry["kernel_name"] or "-",
+            _what_happened(entry),
+        )
+        for entry in entries
+    ]
+    table(("When", "Kernel", "Name", ("What happened", "rest")), rows)
+    return 0
+
+
+def _what_happened(entry: dict[str, Any]) -> str:
+    if entry["event"] != "ended":
+        return f"{entry['event']}: {entry['message'] or ''}".rstrip(": ")
+    told = entry["exit"]["summary"] if entry["exit"] else "ended, nobody knows how"
+    left = len(entry["survivors"])
+    return f"{told}; {count(left, 'process', 'processes')} left" if left else told
+
+
+# -- detach --------------------------------------------------------------------------
+
+
+def run_detach(args: argparse.Namespace) -> int:
+    """Body of ``detach``: start a command that outlives the kernel, and print its pid."""
+    started = detach(args.command, _folders(args))
+    print(started.pid)
+    if started.output is not None:
+        print(f"output goes to {printable(started.output)}", file=sys.stderr)
+    if started.note:
+        complain(started.note)
+    return 0

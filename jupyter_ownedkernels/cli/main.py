@@ -1,0 +1,260 @@
+"""``jupyter ownedkernels``: the command line.
+
+Exit codes: 0 nothing found or all done, 1 findings are left, 2 error, 64 wrong usage.
+Works without a server, and beside any number of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from .. import __version__
+from ..errors import OwnedKernelsError
+from .output import PROGRAM, complain
+
+ERROR, USAGE, INTERRUPTED = 2, 64, 130
+
+_DESCRIPTION = """\
+Kernels that end when their owner ends: list them, find what dead owners left
+behind, clean it up, and read how kernels ended.
+"""
+_EPILOG = """\
+examples:
+  jupyter ownedkernels list               kernels of all running servers
+  jupyter ownedkernels doctor             look for strays; changes nothing
+  jupyter ownedkernels doctor --fix       end strays, remove stale files
+  jupyter ownedkernels clean p4711        end one finding of the doctor
+  jupyter ownedkernels detach -- make     outlives the kernel it is started from
+  jupyter ownedkernels check              try for real what happens on this machine
+
+exit status:
+  0   nothing found, or all done
+  1   something that could be cleaned is left
+  2   error
+  64  wrong usage
+"""
+_DOCTOR_EPILOG = """\
+what is found:
+  stray kernel    its owner is proven dead; ended by --fix
+  stray process   left by such a kernel; ended by --fix
+  stale file      connection or server file that nothing can use; removed by --fix
+  detached        left its kernel on purpose (nohup, setsid); ended by --fix --detached
+  foreign         of another machine, boot or container; never touched
+  unknown         not proven to be anything; never touched
+
+Detached, foreign and unknown findings alone leave the exit status at 0.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Wrong usage ends with 64, as sysexits.h has it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        complain(f"{message} (see --help)")
+        sys.exit(USAGE)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"not a number of seconds: {text!r}")
+    return value
+
+
+def _number(text: str) -> int:
+    if not text.isdigit() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"not a number: {text!r}")
+    return int(text)
+
+
+def make_parser(argv: Sequence[str] = ()) -> Parser:
+    """The whole parser. The options of ``check`` are there when it is asked for."""
+    parser = Parser(
+        prog=PROGRAM,
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(title="commands", dest="name", metavar="COMMAND")
+    _add_list(commands)
+    _add_doctor(commands)
+    _add_clean(commands)
+    _add_history(commands)
+    _add_detach(commands)
+    check = commands.add_parser(
+        "check",
+        help="try for real: start a server and kernels, kill the server, see what is left",
+    )
+    if "check" in argv or "completion" in argv:
+        from . import check as checking
+
+        checking.add_arguments(check)
+    completion = commands.add_parser("completion", help="print a completion script for a shell")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
+    return parser
+
+
+def _add_folders(parser: argparse.ArgumentParser) -> None:
+    folders = parser.add_argument_group("folders")
+    folders.add_argument(
+        "--runtime-dir", metavar="DIR", help="Jupyter runtime folder (default: Jupyter's own)"
+    )
+    folders.add_argument(
+        "--journal-dir",
+        metavar="DIR",
+        help="folder of the journals, if c.OwnedKernels.journal_dir is set",
+    )
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _add_cleaning(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--grace",
+        type=_seconds,
+        default=1.0,
+        metavar="SECONDS",
+        help="time between SIGTERM and SIGKILL (default: 1)",
+    )
+    parser.add_argument(
+        "--stale-file-age",
+        type=_seconds,
+        default=3600.0,
+        metavar="SECONDS",
+        help="age before a file that no journal knows is called stale (default: 3600)",
+    )
+
+
+def _add_list(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        "list", help="list the kernels of all running owners of this user on this machine"
+    )
+    _add_json(parser)
+    _add_folders(parser)
+
+
+def _add_doctor(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        "doctor",
+        help="find stray kernels, left processes and stale files; with --fix clean them",
+        description="Look for what dead owners left behind. Changes nothing without --fix.",
+        epilog=_DOCTOR_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--fix", action="store_true", help="end strays and remove stale files")
+    parser.add_argument("--detached", action="store_true", help="end detached processes as well")
+    parser.add_argument(
+        "--all-users", action="store_true", help="look after every user's kernels (root only)"
+    )
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        type=_seconds,
+        const=5.0,
+        metavar="SECONDS",
+        help="again and again until interrupted (default: every 5 seconds)",
+    )
+    parser.add_argument("--all", action="store_true", help="show every stale file")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show the proofs of each")
+    _add_json(parser)
+    _add_cleaning(parser)
+    _add_folders(parser)
+
+
+def _add_clean(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        "clean",
+        help="end or remove single findings of the doctor",
+        description="Look at each finding again, then end or remove it. "
+        "An id may be shortened as long as it stays unique.",
+    )
+    parser.add_argument("ids", nargs="+", metavar="ID", help="as the doctor shows it")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    _add_json(parser)
+    _add_cleaning(parser)
+    _add_folders(parser)
+
+
+def _add_history(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser("history", help="how kernels ended, newest first")
+    parser.add_argument("--limit", type=_number, default=100, metavar="N", help="default: 100")
+    _add_json(parser)
+    _add_folders(parser)
+
+
+def _add_detach(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        "detach",
+        help="start a command that is meant to outlive the kernel",
+        usage=f"{PROGRAM} detach [-h] [--] COMMAND [ARGUMENT ...]",
+        description="Start a command in a session of its own, on record as left on purpose, "
+        "and print its pid. As with nohup a terminal is taken away from it (output goes to "
+        "nohup.out); a pipe or file is passed on, so redirect the output inside $(...).",
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
+    _add_folders(parser)
+
+
+def _run(args: argparse.Namespace, parser: Parser) -> int:
+    # Imported here: --help and completion should not wait for psutil or rich.
+    if args.name in ("doctor", "clean"):
+        from . import doctor as cli_doctor
+
+        if args.name == "clean":
+            return cli_doctor.run_clean(args)
+        if args.all_users and (args.runtime_dir or args.journal_dir):
+            parser.error("--all-users looks into each user's own folders")
+        return cli_doctor.run_doctor(args)
+    if args.name in ("list", "history", "detach"):
+        from . import kernels as cli_kernels
+
+        if args.name == "detach":
+            args.command = args.command[1:] if args.command[:1] == ["--"] else args.command
+            if not args.command:
+                parser.error("detach: a command is needed")
+            return cli_kernels.run_detach(args)
+        return cli_kernels.run_list(args) if args.name == "list" else cli_kernels.run_history(args)
+    if args.name == "check":
+        from . import check
+
+        return check.run(args)
+    if args.name == "completion":
+        from .completion import script
+
+        print(script(args.shell, parser), end="")
+        return 0
+    parser.print_help(sys.stderr)
+    return USAGE
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the console script; the answer is the exit status."""
+    given = sys.argv[1:] if argv is None else list(argv)
+    parser = make_parser(given)
+    args = parser.parse_args(given)
+    try:
+        status = _run(args, parser)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; nothing more can be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (OwnedKernelsError, OSError) as error:
+        if os.environ.get("JUPYTER_OWNEDKERNELS_DEBUG"):
+            raise
+        complain(str(error))
+        return ERROR

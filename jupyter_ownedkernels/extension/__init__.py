@@ -1,0 +1,1 @@
+"""The server extension: what happens when a Jupyter server links, loads and starts it."""

@@ -1,0 +1,51 @@
+"""The server extension: the three moments at which a Jupyter server calls this package."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ..takeover import manager_class as takeover
+from ..takeover import websocket_nodelay
+
+if TYPE_CHECKING:
+    from jupyter_server.serverapp import ServerApp
+
+
+def link(serverapp: ServerApp) -> None:
+    """Before the kernel manager is made."""
+    takeover.offer_manager(serverapp)
+    websocket_nodelay.offer(serverapp)
+
+
+def load(serverapp: ServerApp) -> None:
+    """After the kernel manager is made: say what became of it, and serve the REST API."""
+    from ..handlers import routes as handlers
+    from . import services as extension_services
+
+    mode = takeover.settle(serverapp)
+    serverapp.log.info("jupyter_ownedkernels: %s (%s)", mode.name, mode.reason)
+    handlers.install(serverapp, extension_services.build(serverapp, mode))
+
+
+# A task that nobody holds may be collected before it is done.
+_beginnings: set[asyncio.Task[None]] = set()
+
+
+async def start(serverapp: ServerApp) -> None:
+    """Once the server answers: recovery of what dead servers left, and a first scan."""
+    from ..config import OwnedKernels
+    from ..handlers.base import SETTINGS_KEY
+    from . import start as extension_start
+    from . import warm as extension_warm
+
+    services = serverapp.web_app.settings[SETTINGS_KEY]["services"]
+    recover = OwnedKernels(parent=serverapp).recover
+    task = extension_start.begin(services, serverapp.connection_url, recover)
+    tasks = [task]
+    if services.ownership is not None:
+        warm = extension_warm.prepare_default(serverapp, services.ownership)
+        tasks.append(asyncio.create_task(warm))
+    for task in tasks:
+        _beginnings.add(task)
+        task.add_done_callback(_beginnings.discard)

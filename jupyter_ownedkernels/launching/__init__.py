@@ -1,0 +1,1 @@
+"""Spawners and launches: how a request becomes a watched kernel that accepts connections."""

@@ -1,0 +1,302 @@
+"""Booted kernels that wait for their place: kept ready, claimed, ended with the owner.
+
+A standby kernel is nobody's yet: it is in no list of kernels and in no journal, but it has
+a keeper and a lease like any other, and so ends with this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..errors import LaunchError, WarmLost
+from ..runtime import wire
+from .choice import of_template
+from .spawners import LAUNCH_MARKER
+
+if TYPE_CHECKING:
+    from .choice import Choice
+    from .launch import Launch, LaunchRequest
+    from .launcher import Launcher
+    from .warm_spawner import WarmProcess
+
+log = logging.getLogger(__name__)
+
+_PLACEHOLDER = "{connection_file}"
+# Of one launch or one shell; all else must be equal, since the boot may have read it.
+_TOLERATED = frozenset({"PWD", "OLDPWD", "SHLVL", "_", "JPY_SESSION_NAME", "JPY_PARENT_PID"})
+# Only what ipykernel itself defines goes through the gate of :mod:`.runtime.warm_standby`.
+_MODULES = frozenset({"ipykernel_launcher", "ipykernel"})
+_BOOT_TIMEOUT = 60.0
+_CLAIM_TIMEOUT = 3.0
+# From the reservation in ``pre_launch`` to the claim lies the writing of one file.
+_RESERVATION = 30.0
+# The kernel that was just started has the processor first.
+_HEAD_START = 0.3
+
+
+def memory_is_low() -> bool:
+    """Less than a tenth, or 256 MB, would be available to programs."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as stream:
+            found = dict(line.split(":", 1) for line in stream)
+        total, free = (int(found[name].split()[0]) for name in ("MemTotal", "MemAvailable"))
+    except (OSError, KeyError, ValueError):
+        return False
+    return free < max(total // 10, 256 * 1024)
+
+
+class Standby:
+    """One booted kernel, with the channel on which it can be claimed."""
+
+    def __init__(
+        self, choice: Choice, launch: Launch, channel: socket.socket, ports: dict[str, int]
+    ) -> None:
+        self.choice, self.launch, self.channel, self.ports = choice, launch, channel, ports
+        self.shape = tuple(launch.request.argv)
+        self.environment = _significant(launch.request.env)
+        self.reserved_at: float | None = None
+
+    @property
+    def alive(self) -> bool:
+        return not self.launch.exited.done()
+
+    def end(self) -> None:
+        self.channel.close()
+        self.launch.close()
+
+
+class StandbyKernels:
+    """All standby kernels of one owner. Thread-safe."""
+
+    def __init__(
+        self, launcher: Launcher, count: int, low: Callable[[], bool] = memory_is_low
+    ) -> None:
+        self.count = count
+        self.reason: str | None = None
+        """Why there is none, when that is not for want of a first kernel."""
+        self._launcher = launcher
+        self._low = low
+        self._ready: list[Standby] = []
+        self._making = 0
+        self._unfit: set[Choice] = set()
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+
+    # -- keeping them ready --------------------------------------------------------
+
+    def replenish(self, choice: Choice, process: WarmProcess, like: LaunchRequest) -> None:
+        """Have as many as wanted that fit launches like this one; returns at once."""
+        if choice.module not in _MODULES:
+            return
+        with self._lock:
+            ending = self._surplus_locked()
+            waiting = [one for one in self._ready if one.reserved_at is None]
+            fitting = [one for one in waiting if one.choice == choice]
+            missing = self.count - len(fitting) - self._making
+            if choice in self._unfit or self._closed.is_set():
+                missing = 0
+            self._making += max(missing, 0)
+        for one in ending:
+            one.end()
+        for _ in range(missing):
+            threading.Thread(
+                target=self._make_one,
+                args=(choice, process, like),
+                name="ownedkernels-standby",
+                daemon=True,
+            ).start()
+
+    def _make_one(self, choice: Choice, process: WarmProcess, like: LaunchRequest) -> None:
+        made: Standby | None = None
+        try:
+            if not self._closed.wait(_HEAD_START):
+                made = self._boot(choice, process, like)
+        except (LaunchError, OSError, wire.Closed, ValueError) as error:
+            self.reason = str(error) or type(error).__name__
+            log.debug("No standby kernel: %s", self.reason)
+        finally:
+            with self._lock:
+                self._making -= 1
+                wanted = made is not None and not self._closed.is_set()
+                if made is not None and wanted:
+                    self.reason = None
+                    self._ready.append(made)
+                surplus = self._surplus_locked()
+            if made is not None and not wanted:
+                made.end()
+            for one in surplus:
+                one.end()
+
+    def _surplus_locked(self) -> list[Standby]:
+        """The dead, the reserved that nobody came for, and the oldest beyond the number."""
+        now = time.monotonic()
+        idle = [one for one in self._ready if one.reserved_at is None and one.alive]
+        ending = [
+            one
+            for one in self._ready
+            if not one.alive
+            or (one.reserved_at is not None and one.reserved_at < now - _RESERVATION)
+        ]
+        ending += idle[: max(len(idle) - self.count, 0)]
+        self._ready = [one for one in self._ready if one not in ending]
+        return ending
+
+    def _boot(self, choice: Choice, process: WarmProcess, like: LaunchRequest) -> Standby | None:
+        if self._low():
+            self.reason = "memory is low"
+            return None
+        launch_id = uuid.uuid4().hex
+        request = replace(
+            like,
+            launch_id=launch_id,
+            argv=_shape(like.argv, like.connection_file),
+            env={**of_template(like.env), LAUNCH_MARKER: launch_id},
+            cwd="/",
+            connection_file="",
+            ports=(),
+            journal=None,
+            remove_connection_file=False,
+            umask=None,
+        )
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        null = os.open(os.devnull, os.O_RDWR)
+        try:
+            stdio = [null, null, null, theirs.fileno()]
+            launch = self._launcher.submit(request, stdio, process)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(null)
+        try:
+            launch.started.result(_BOOT_TIMEOUT)
+            ours.settimeout(_BOOT_TIMEOUT)
+            told, fds = wire.receive(ours)
+            wire.close(fds)
+            if told.get("op") != "standby":
+                if told.get("op") == "unfit":
+                    self._unfit.add(choice)
+                raise LaunchError(str(told.get("reason")))
+        except BaseException:
+            ours.close()
+            launch.close()
+            raise
+        return Standby(choice, launch, ours, dict(told["ports"]))
+
+    # -- claiming one --------------------------------------------------------------
+
+    def reserve(
+        self,
+        choice: Choice,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        connection_file: str,
+    ) -> dict[str, int] | None:
+        """The ports of a standby kernel that such a launch can claim, if there is one."""
+        shape, wanted = _shape(argv, connection_file), _significant(environment)
+        with self._lock:
+            for one in self._ready:
+                fits = one.choice == choice and one.shape == shape and one.environment == wanted
+                if fits and one.reserved_at is None and one.alive:
+                    one.reserved_at = time.monotonic()
+                    return dict(one.ports)
+        return None
+
+    def claim(self, request: LaunchRequest, stdio: Sequence[int]) -> Launch | None:
+        """Make a reserved one the kernel that is asked for; None when none was reserved.
+
+        Raises WarmLost when it cannot become that kernel: its ports are of no use then.
+        """
+        one = self._take(request)
+        if one is None:
+            return None
+        try:
+            if _significant(request.env) != one.environment:
+                raise LaunchError("the environment is another than at the reservation")
+            self._hand_over(one, request, stdio)
+        except (LaunchError, OSError, wire.Closed, ValueError) as error:
+            one.end()
+            reason = str(error) or type(error).__name__
+            log.info("A standby kernel could not be used: %s", reason)
+            raise WarmLost(f"a standby kernel could not be used: {reason}") from None
+        one.channel.close()
+        one.launch.request = request
+        return one.launch
+
+    def _take(self, request: LaunchRequest) -> Standby | None:
+        wanted = set(request.ports)
+        with self._lock:
+            for one in self._ready:
+                if one.reserved_at is not None and wanted and wanted <= set(one.ports.values()):
+                    self._ready.remove(one)
+                    return one
+        return None
+
+    def _hand_over(self, one: Standby, request: LaunchRequest, stdio: Sequence[int]) -> None:
+        claim = {
+            "op": "claim",
+            "argv": list(request.argv),
+            "env": request.env,
+            "cwd": request.cwd,
+            "umask": request.umask,
+            "connection_file": request.connection_file,
+        }
+        one.channel.settimeout(_CLAIM_TIMEOUT)
+        wire.send(one.channel, claim, list(stdio))
+        told, fds = wire.receive(one.channel)
+        wire.close(fds)
+        if told.get("op") != "claimed":
+            raise LaunchError(str(told.get("reason")))
+        # Not before: the keeper of one that failed must know nothing of that file.
+        one.launch.claim(request)
+
+    # -- for the owner -------------------------------------------------------------
+
+    def ready(self, choice: Choice) -> int:
+        """How many of this kind could be claimed now."""
+        with self._lock:
+            ready = [one for one in self._ready if one.reserved_at is None and one.alive]
+        return sum(one.choice == choice for one in ready)
+
+    def pids(self) -> list[int]:
+        """The kernel processes, for health and memory."""
+        with self._lock:
+            ready = list(self._ready)
+        return [one.launch.started.result(0).pid for one in ready if one.alive]
+
+    def close(self) -> None:
+        """End all of them."""
+        self._closed.set()
+        with self._lock:
+            ready, self._ready = self._ready, []
+        for one in ready:
+            one.end()
+
+    def abandon(self) -> None:
+        """In a forked child: they are the parent's."""
+        self._closed.set()
+        self._lock = threading.Lock()
+        ready, self._ready = self._ready, []
+        for one in ready:
+            with contextlib.suppress(OSError):
+                one.channel.close()
+
+
+def _shape(argv: Sequence[str], connection_file: str) -> tuple[str, ...]:
+    return tuple(part.replace(connection_file, _PLACEHOLDER) for part in argv)
+
+
+def _significant(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value for name, value in of_template(environment).items() if name not in _TOLERATED
+    }

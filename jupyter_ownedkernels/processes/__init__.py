@@ -1,0 +1,1 @@
+"""Looking at processes, and ending recorded ones with proof of identity."""

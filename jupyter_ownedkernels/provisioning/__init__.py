@@ -1,0 +1,1 @@
+"""What the kernel provisioner is made of; the class itself is in ``provisioner``."""

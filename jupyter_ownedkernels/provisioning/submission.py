@@ -1,0 +1,60 @@
+"""A launch that is asked for in a thread, on behalf of a coroutine that may be cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..launching.launch import Launch, LaunchRequest
+    from ..launching.stdio import Stdio
+    from ..ownership import OwnedKernel, Ownership
+
+
+class Submission:
+    """A request for a launch that is made in a thread, and that its caller can take back.
+
+    A cancelled coroutine goes on at once, while the thread does not: what it brings about
+    after that, nobody would end, and the descriptors that it sends must stay open.
+    """
+
+    def __init__(
+        self, ownership: Ownership, kernel: OwnedKernel, request: LaunchRequest, stdio: Stdio
+    ) -> None:
+        self._ownership = ownership
+        self._kernel = kernel
+        self._request = request
+        self._stdio = stdio
+        self._lock = threading.Lock()
+        self._begun: bool = False
+        self._given_up: bool = False
+        self._launch: Launch | None = None
+
+    def _is_wanted(self) -> bool:
+        return not self._given_up
+
+    def make(self) -> Launch:
+        """The work of the thread."""
+        with self._lock:
+            if not self._is_wanted():
+                raise asyncio.CancelledError
+            self._begun = True
+        try:
+            launch = self._ownership.launch(self._kernel, self._request, self._stdio.child)
+        finally:
+            self._stdio.close_child_ends()
+        with self._lock:
+            self._launch = launch
+            if not self._is_wanted():
+                launch.close()
+        return launch
+
+    def give_up(self) -> None:
+        """Whatever comes of it is to be ended. May be called when it has failed itself."""
+        with self._lock:
+            self._given_up = True
+            if not self._begun:
+                self._stdio.close_child_ends()
+            if self._launch is not None:
+                self._launch.close()

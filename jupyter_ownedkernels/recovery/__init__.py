@@ -1,0 +1,1 @@
+"""Ends what proven-dead owners left, at an owner's start."""

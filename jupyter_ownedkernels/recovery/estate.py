@@ -1,0 +1,250 @@
+"""What dead owners left, once their journals are claimed: ending, recording, removing.
+
+Shared by start-up recovery and by the doctor's clean. The order is always the same:
+claim the journal (which is its lock), read it again, let living keepers finish, end the
+rest with proof, put the end on record, remove connection files, give the journal up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+
+from .. import connections
+from ..connections import Listing, Removal
+from ..doctor.files import stale_files
+from ..errors import JournalError
+from ..journal import journal
+from ..journal.journal import Claim, JournalView
+from ..models import CleanResult, Exit, LaunchRecord
+from ..processes import look as processes_look
+from ..processes.orphans import Ended, survivors_of
+from ..processes.snapshot import Snapshot
+from ..runtime.retire import Target, open_pidfd, send
+from .owners import Owners, gather
+
+Look = Callable[[], Snapshot]
+_STOPPED = "Tt"
+
+
+@dataclass
+class Estate:
+    """The claimed journal of one dead owner."""
+
+    claim: Claim
+    view: JournalView
+    ended: set[Target] = field(default_factory=set)
+    """Processes that were ended for it."""
+    files: list[tuple[str, Removal]] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        return self.claim.path
+
+    @property
+    def owner_id(self) -> str:
+        assert self.view.owner is not None
+        return self.view.owner.owner_id
+
+
+class Estates:
+    """Several of them, dealt with together: one look at the processes serves all.
+
+    A context manager; the locks are let go of at its end.
+    """
+
+    def __init__(
+        self, folders: Iterable[str], runtime_dirs: Iterable[str], look: Look = processes_look.take
+    ) -> None:
+        self._folders = list(folders)
+        self._runtime_dirs = list(runtime_dirs)
+        self._look = look
+        self._held = contextlib.ExitStack()
+        self._learned: dict[str, set[int]] = {}
+        self.claimed: dict[str, Estate] = {}
+        self.refused: dict[str, str] = {}
+        """Journals that could not be claimed, and why."""
+
+    def __enter__(self) -> Estates:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def claim(self, path: str) -> bool:
+        """Take one journal over. False with a reason in :attr:`refused`."""
+        try:
+            claim = journal.claim(path)
+            if claim is None:
+                self.refused[path] = "another clean-up is at work on it, or it is gone"
+                return False
+            self._held.enter_context(claim)
+            view = claim.view()
+        except JournalError as error:
+            self.refused[path] = str(error)
+            return False
+        if not journal.owner_verdict(view).proves_death:
+            self.refused[path] = "its owner is not proven dead any more"
+            claim.close()
+            return False
+        self.claimed[path] = Estate(claim, view)
+        return True
+
+    def look(self) -> Owners:
+        """Read everything again; the claimed journals count as unlocked."""
+        owners = gather(self._folders, self._look, self.claimed, self._learned)
+        for known in owners.known:
+            if known.view.path in self.claimed:
+                self.claimed[known.view.path].view = known.view
+        return owners
+
+    def wait_for_keepers(self, launches: Collection[str] | None, patience: float) -> None:
+        """Give living keepers of these launches (None: of all) the time to do it themselves.
+
+        They are the better killers: nothing below them needs to be proven. One that was
+        stopped is continued. Returns as soon as none is left.
+        """
+        deadline = time.monotonic() + patience
+        watched = self._open_keepers(launches)
+        try:
+            while watched:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return
+                poller = select.poll()
+                for fd in watched:
+                    poller.register(fd, select.POLLIN)
+                for fd, _ in poller.poll(left * 1000 + 1):
+                    watched.remove(fd)
+                    os.close(fd)
+        finally:
+            for fd in watched:
+                os.close(fd)
+
+    def _open_keepers(self, launches: Collection[str] | None) -> set[int]:
+        opened: set[int] = set()
+        table = self._look()
+        for estate in self.claimed.values():
+            for launch in estate.view.open:
+                entry = table.running(launch.keeper)
+                if entry is None or (launches is not None and launch.launch_id not in launches):
+                    continue
+                target = Target(entry.pid, entry.start_ticks)
+                with contextlib.suppress(ProcessLookupError, OSError):
+                    fd = open_pidfd(target)
+                    if fd is not None:
+                        opened.add(fd)
+                        if entry.state in _STOPPED:
+                            send(target, signal.SIGCONT, fd)
+        return opened
+
+    # -- after the processes ------------------------------------------------------------
+
+    def settle(self, ended: Ended, only: Collection[str] | None = None) -> None:
+        """Put on record what has ended, and remove the connection files that are left.
+
+        ``only``: the launches that this is about; all by default.
+        """
+        if not self.claimed:
+            return
+        owners = self.look()
+        alive: set[str] = set()
+        for estate in self.claimed.values():
+            for launch in estate.view.open:
+                chosen = only is None or launch.launch_id in only
+                if not chosen or not self._settle_launch(estate, launch, owners, ended):
+                    alive.add(launch.launch_id)
+        self._remove_files(owners, alive, only)
+
+    def _settle_launch(
+        self, estate: Estate, launch: LaunchRecord, owners: Owners, ended: Ended
+    ) -> bool:
+        known = next((one for one in owners.dead if one.view.path == estate.path), None)
+        if known is None:
+            return False
+        left = owners.left_of(known, launch)
+        keeper_left = owners.table.running(launch.keeper) is not None
+        if left.core or keeper_left or not _proven_gone(launch, owners.table):
+            return False
+        survivors = survivors_of(left, ended)
+        return estate.claim.ended(launch.launch_id, _exit(launch), survivors, by="recovery")
+
+    def _remove_files(self, owners: Owners, alive: set[str], only: Collection[str] | None) -> None:
+        for estate in self.claimed.values():
+            names = {
+                launch.connection_file
+                for launch in estate.view.launches.values()
+                if launch.connection_file
+                and launch.launch_mode != "other"
+                and launch.launch_id not in alive
+                and (only is None or launch.launch_id in only)
+            }
+            if not names:
+                continue
+            listing = Listing([one for one in map(_candidate, sorted(names)) if one], [])
+            found = stale_files(owners, listing, alive, float("inf"))
+            for item in found.items:
+                path = item.finding.path
+                if path in names and item.file is not None:
+                    removal = connections.remove(
+                        path,
+                        expected=item.file,
+                        runtime_dirs=self._runtime_dirs,
+                        recorded=True,
+                    )
+                    estate.files.append((path, removal))
+
+    def give_up(self, history_limit: int) -> list[CleanResult]:
+        """Note what was done, and remove the journals in which nothing may run any more."""
+        results = []
+        marked = self._look().marked if self.claimed else ({}, {})
+        for estate in self.claimed.values():
+            if estate.ended or estate.files:
+                removed = sum(removal.removed for _, removal in estate.files)
+                estate.claim.recovered(
+                    len(estate.ended),
+                    f"processes ended: {len(estate.ended)}, connection files removed: {removed}",
+                )
+            known = set(estate.view.launches)
+            # A damaged line may hide a launch, but not what its processes bear.
+            seen = estate.owner_id in marked[1] or bool(set(marked[0]) - known)
+            results.append(estate.claim.remove(history_limit, despite_damage=not seen))
+        return results
+
+
+def _proven_gone(launch: LaunchRecord, table: Snapshot) -> bool:
+    return all(
+        table.verdict(recorded).proves_death
+        for recorded in (launch.keeper, launch.process, launch.kernel)
+        if recorded is not None
+    )
+
+
+def _candidate(path: str) -> connections.Candidate | None:
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return None
+    file = connections.FileIdentity.from_stat(status)
+    return connections.Candidate(path, file, status.st_uid, status.st_mtime)
+
+
+def _exit(launch: LaunchRecord) -> Exit | None:
+    if launch.exit is not None or (launch.process is None and launch.running_at is None):
+        return launch.exit
+    return Exit(
+        code=None,
+        signal=None,
+        core_dump=False,
+        oom=None,
+        cause="owner-died",
+        max_rss_bytes=None,
+        cpu_s=None,
+        at=time.time(),
+        summary="ended because the process that owned it died",
+    )

@@ -1,0 +1,200 @@
+"""Start-up recovery: ending what proven-dead owners of this user left on this machine.
+
+Called once, in a background thread, when an owner starts; safe beside other recoveries,
+doctors and starting servers. Bounded by ``patience + max(grace, timeout)`` seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from ..processes import look as processes_look
+from ..processes.orphans import Ended, retire_all, target_of
+from ..runtime.procfs import Stat
+from ..runtime.retire import Target
+from .estate import Estates, Look
+from .owners import KnownOwner, Owners, gather
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a recovery did, or would do (``mode`` report)."""
+
+    mode: Literal["clean", "report"]
+    owners: int
+    """Dead owners that left something open, or a journal to be removed."""
+    kernels: tuple[str, ...]
+    """Kernel ids of launches that were open."""
+    processes: int
+    """Ended, or to be ended."""
+    killed: int
+    """Those of them that needed SIGKILL."""
+    files: tuple[str, ...]
+    """Connection files removed."""
+    leftovers: tuple[dict[str, Any], ...]
+    """What could not be ended: pid and reason."""
+    skipped: tuple[str, ...]
+    """Journals that another clean-up was at work on, or that could not be claimed."""
+    duration_s: float
+
+    @property
+    def did_something(self) -> bool:
+        return bool(self.kernels or self.processes or self.files)
+
+    @property
+    def message(self) -> str:
+        """One sentence for a person."""
+        if not self.did_something:
+            return "nothing was left by servers that have died"
+        done = "ended" if self.mode == "clean" else "found"
+        text = (
+            f"{done} {_count(self.processes, 'process', 'processes')} of "
+            f"{_count(len(self.kernels), 'kernel')} whose "
+            f"{'owner has' if self.owners == 1 else 'owners have'} died"
+        )
+        if self.files:
+            text += f", removed {_count(len(self.files), 'connection file')}"
+        if self.leftovers:
+            text += f"; {len(self.leftovers)} could not be ended"
+        return text
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "message": self.message}
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def recover(
+    folders: Iterable[str],
+    runtime_dirs: Iterable[str],
+    *,
+    mode: Literal["clean", "report"] = "clean",
+    grace: float = 1.0,
+    timeout: float = 5.0,
+    patience: float | None = None,
+    history_limit: int = 500,
+    look: Look = processes_look.take,
+) -> Recovery:
+    """Find what dead owners left and end it; never raises for one owner's sake.
+
+    ``folders`` hold journals, ``runtime_dirs`` connection files. ``patience`` is how long
+    a living keeper may take to finish by itself, ``grace`` and one second by default.
+    """
+    started = time.monotonic()
+    where = list(folders)
+    try:
+        owners = gather(where, look)
+    except OSError as error:
+        log.info("No recovery: %s", error)
+        return _nothing(mode, started, (str(error),))
+    if not owners.dead:
+        return _nothing(mode, started)
+    if mode == "report":
+        return _report(owners, started)
+    with Estates(where, runtime_dirs, look) as estates:
+        for owner in owners.dead:
+            estates.claim(owner.view.path)
+        kernels = _open_kernels(estates)
+        estates.wait_for_keepers(None, grace + 1.0 if patience is None else patience)
+        ended = _end(estates, grace, timeout)
+        estates.settle(ended)
+        files = [
+            path
+            for estate in estates.claimed.values()
+            for path, removal in estate.files
+            if removal.removed
+        ]
+        for path, reason in estates.refused.items():
+            log.info("Recovery left the journal %s alone: %s", path, reason)
+        for result in estates.give_up(history_limit):
+            if result.outcome not in ("removed", "already-gone"):
+                log.debug("The journal %s stays: %s", result.id, result.reason)
+        done = Recovery(
+            mode=mode,
+            owners=len(estates.claimed),
+            kernels=kernels,
+            processes=len(ended.ended),
+            killed=len(ended.killed),
+            files=tuple(files),
+            leftovers=tuple(
+                {"pid": left.target.pid, "reason": left.reason} for left in ended.leftovers
+            ),
+            skipped=tuple(estates.refused),
+            duration_s=time.monotonic() - started,
+        )
+    if done.did_something:
+        log.info("Recovery: %s", done.message)
+    return done
+
+
+def _end(estates: Estates, grace: float, timeout: float) -> Ended:
+    whose: dict[Target, str] = {}
+
+    def find() -> list[Stat]:
+        owners = estates.look()
+        found = []
+        for owner in owners.dead:
+            if owner.view.path in estates.claimed:
+                for entry in doomed_of(owner, owners):
+                    whose[target_of(entry)] = owner.view.path
+                    found.append(entry)
+        return found
+
+    ended = retire_all(find, grace, timeout)
+    for target in ended.ended:
+        estates.claimed[whose[target]].ended.add(target)
+    return ended
+
+
+def doomed_of(owner: KnownOwner, owners: Owners) -> list[Stat]:
+    """What must end of a dead owner, with keepers that did not finish by themselves."""
+    found: dict[int, Stat] = {}
+    for launch in owner.view.launches.values():
+        if not launch.open and not launch.survivors:
+            continue
+        left = owners.left_of(owner, launch)
+        # After its end only what could not be ended then; detached ones were left on purpose.
+        doomed = left.doomed(launch) if launch.open else left.core
+        found.update((entry.pid, entry) for entry in doomed)
+        keeper = owners.table.running(launch.keeper)
+        if keeper is not None and keeper.pid not in owners.table.own_line:
+            found[keeper.pid] = keeper
+    return list(found.values())
+
+
+def _open_kernels(estates: Estates) -> tuple[str, ...]:
+    return tuple(
+        dict.fromkeys(
+            launch.kernel_id for estate in estates.claimed.values() for launch in estate.view.open
+        )
+    )
+
+
+def _report(owners: Owners, started: float) -> Recovery:
+    doomed = {entry.pid for owner in owners.dead for entry in doomed_of(owner, owners)}
+    open_launches = [launch for owner in owners.dead for launch in owner.view.open]
+    return Recovery(
+        mode="report",
+        owners=len(owners.dead),
+        kernels=tuple(dict.fromkeys(launch.kernel_id for launch in open_launches)),
+        processes=len(doomed),
+        killed=0,
+        files=(),
+        leftovers=(),
+        skipped=(),
+        duration_s=time.monotonic() - started,
+    )
+
+
+def _nothing(
+    mode: Literal["clean", "report"], started: float, skipped: tuple[str, ...] = ()
+) -> Recovery:
+    return Recovery(mode, 0, (), 0, 0, (), (), skipped, time.monotonic() - started)

@@ -1,0 +1,1 @@
+"""Defaults of the server that this package offers to fill, and when it steps aside."""
