@@ -5,7 +5,7 @@ from __future__ import annotations
 from traitlets import Bool, CaselessStrEnum, Float, Integer, List, Unicode
 from traitlets.config import Configurable
 
-from .ownership import Settings
+from .settings import Settings
 
 
 class OwnedKernels(Configurable):

@@ -22,7 +22,8 @@ from .models import Cause, Exit, State
 if TYPE_CHECKING:
     from jupyter_events import EventLogger
 
-    from .ownership import OwnedKernel, Ownership
+    from .owned_kernel import OwnedKernel
+    from .ownership import Ownership
 
 log = logging.getLogger(__name__)
 

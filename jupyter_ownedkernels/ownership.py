@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from jupyter_core.paths import jupyter_runtime_dir
@@ -26,68 +26,18 @@ from .journal.journal import Journal, candidates, this_owner
 from .launching.launch import Exited, Launch, LaunchRequest, Started
 from .launching.launcher import Launcher
 from .launching.warm import WarmPool
-from .models import Cause, Exit, LaunchMode, LaunchRecord, OwnerRecord, State, Survivor
+from .models import Cause, LaunchMode, LaunchRecord, OwnerRecord, State, Survivor
+from .owned_kernel import LEGAL, OwnedKernel, describe_exit
 from .processes.orphans import retire_orphans
-from .runtime import exits
+from .settings import Settings
 
 log = logging.getLogger(__name__)
-
-# From a state to the states that may follow. Anything else is a defect, and refused.
-LEGAL: dict[State, frozenset[State]] = {
-    State.LAUNCHING: frozenset({State.RUNNING, State.UNWATCHED, State.RETIRING, State.ENDED}),
-    State.RUNNING: frozenset({State.RETIRING, State.ENDED}),
-    State.UNWATCHED: frozenset({State.RETIRING, State.ENDED}),
-    State.RETIRING: frozenset({State.ENDED}),
-    State.ENDED: frozenset(),
-}
 
 # At the end of this process: what a kernel that honours SIGTERM needs, several times over.
 _PATIENCE_AT_EXIT = 1.0
 # Ended kernels stay listed, with their reason, but a loop of thousands of runs must not
 # fill the memory of its owner.
 _ENDED_LIMIT = 200
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The part of the configuration that the service works with; times in seconds."""
-
-    detached_processes: Literal["keep", "kill"] = "keep"
-    terminate_grace: float = 1.0
-    retire_timeout: float = 5.0
-    launch_timeout: float = 10.0
-    ready_timeout: float = 5.0
-    runtime_dir: str | None = None
-    """The Jupyter runtime folder; None: the user's default."""
-    journal_dir: str | None = None
-    history_limit: int = 500
-    oom_score_adj: int | None = None
-    warm: bool = False
-    warm_preload: tuple[str, ...] = ()
-    standby: int = 0
-
-
-class OwnedKernel:
-    """One launch of one kernel, as its owner knows it. The next launch is a new object."""
-
-    def __init__(self, record: LaunchRecord, previous: OwnedKernel | None) -> None:
-        self.record = record
-        self.launch: Launch | None = None
-        self.wish: Cause | None = None
-        """Why the launch is about to end, when somebody asked for it."""
-        self.unwatched_reason: str | None = None
-        self.last_exit: Exit | None = previous.last_exit if previous else None
-        """How this launch ended, or, while it runs, the one before it."""
-        ran_before = previous is not None and previous.record.process is not None
-        self.restarts: int = (previous.restarts if previous else 0) + ran_before
-
-    @property
-    def kernel_id(self) -> str:
-        return self.record.kernel_id
-
-    @property
-    def state(self) -> State:
-        return self.record.state
 
 
 Listener = Callable[[OwnedKernel, State], None]
@@ -242,7 +192,7 @@ class Ownership:
                 return
             exit_ = kernel.record.exit
             if exit_ is None and kernel.record.process is not None:
-                exit_ = _describe(kernel, exited)
+                exit_ = describe_exit(kernel, exited)
             facts: dict[str, Any] = {"exit": exit_, "survivors": survivors}
             self.transition(kernel, State.ENDED, ended_at=time.time(), **facts)
         self.journal.ended(kernel.record.launch_id, kernel.record.exit, survivors)
@@ -304,7 +254,7 @@ class Ownership:
             self.journal.kernel(kernel.record.launch_id, process, sessions)
 
     def _exited(self, kernel: OwnedKernel, future: Future[Exited]) -> None:
-        exit_ = _describe(kernel, future.result())
+        exit_ = describe_exit(kernel, future.result())
         with self._lock:
             if kernel.state is State.RUNNING:
                 self.transition(kernel, State.RETIRING, exit=exit_)
@@ -335,27 +285,6 @@ class Ownership:
             settings.retire_timeout,
         )
         return survivors
-
-
-def _describe(kernel: OwnedKernel, exited: Exited) -> Exit:
-    cause: Cause
-    if exited.keeper_lost:
-        cause = "keeper-died"
-    elif kernel.wish is not None:
-        cause = kernel.wish
-    else:
-        cause = "killed" if exited.status is not None and exited.status < 0 else "exited"
-    return Exit(
-        **exits.describe(
-            exited.status,
-            cause,
-            time.time(),
-            exited.core_dump,
-            exited.max_rss_bytes,
-            exited.cpu_s,
-            exited.oom,
-        )
-    )
 
 
 _current: Ownership | None = None

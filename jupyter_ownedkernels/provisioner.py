@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from jupyter_client.connect import KernelConnectionInfo
 
     from .models import Cause
-    from .ownership import OwnedKernel, Ownership
+    from .owned_kernel import OwnedKernel
+    from .ownership import Ownership
 
 # What Popen takes and a spawner can do as well. Anything else is launched as stock.
 _UNDERSTOOD = frozenset({"stdin", "stdout", "stderr", "env", "cwd", "umask", "text"})

@@ -18,10 +18,19 @@ NAME = PACKAGE.name
 # From the base up, by module or package. A module may import its own layer and those before it.
 LAYERS: dict[str, list[str]] = {
     "runtime": ["runtime"],
-    "base": ["_version", "errors", "identity", "models", "redaction", "redaction_known", "sharing"],
+    "base": [
+        "_version",
+        "errors",
+        "identity",
+        "models",
+        "redaction",
+        "redaction_known",
+        "settings",
+        "sharing",
+    ],
     "store": ["connections", "journal"],
     "mechanism": ["launching", "processes"],
-    "service": ["doctor", "ownership", "recovery"],
+    "service": ["doctor", "owned_kernel", "ownership", "recovery"],
     "jupyter": [
         "config",
         "manager",

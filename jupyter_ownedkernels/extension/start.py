@@ -14,8 +14,9 @@ from ..journal import journal
 
 if TYPE_CHECKING:
     from ..handlers.base import Services
-    from ..ownership import Ownership, Settings
+    from ..ownership import Ownership
     from ..recovery.recovery import Recovery
+    from ..settings import Settings
 
 log = logging.getLogger(__name__)
 

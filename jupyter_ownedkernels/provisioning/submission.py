@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..launching.launch import Launch, LaunchRequest
     from ..launching.stdio import Stdio
-    from ..ownership import OwnedKernel, Ownership
+    from ..owned_kernel import OwnedKernel
+    from ..ownership import Ownership
 
 
 class Submission:

@@ -19,7 +19,8 @@ from . import metrics
 if TYPE_CHECKING:
     from jupyter_events import EventLogger
 
-    from ..ownership import OwnedKernel, Ownership
+    from ..owned_kernel import OwnedKernel
+    from ..ownership import Ownership
     from ..recovery.recovery import Recovery
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,8 @@ from ..identity import Verdict
 from ..journal import journal
 from ..journal.journal import JournalView
 from ..models import Exit, LaunchRecord, OwnerRecord, State
-from ..ownership import OwnedKernel, Ownership
+from ..owned_kernel import OwnedKernel
+from ..ownership import Ownership
 from ..processes.table import Table
 from ..processes.tree import Process, usage
 from ..processes.usage import Group, Load, members_of, processes_of

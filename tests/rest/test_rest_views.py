@@ -13,10 +13,11 @@ from jupyter_ownedkernels.config import OwnedKernels
 from jupyter_ownedkernels.identity import Identity, World
 from jupyter_ownedkernels.launching.launch import Exited
 from jupyter_ownedkernels.models import Exit, LaunchRecord, OwnerRecord, State
-from jupyter_ownedkernels.ownership import Ownership, Settings
+from jupyter_ownedkernels.ownership import Ownership
 from jupyter_ownedkernels.processes.table import Table
 from jupyter_ownedkernels.processes.usage import Group, Meter
 from jupyter_ownedkernels.runtime.procfs import CLOCK_TICKS, PAGE_SIZE, Stat
+from jupyter_ownedkernels.settings import Settings
 from jupyter_ownedkernels.views import kernels as views
 from jupyter_ownedkernels.views.kernels import Shown
 

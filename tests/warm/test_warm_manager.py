@@ -16,7 +16,8 @@ from warm_kernels import until
 
 from jupyter_ownedkernels import ownership
 from jupyter_ownedkernels.launching import standby as launcher_standby
-from jupyter_ownedkernels.ownership import Ownership, Settings
+from jupyter_ownedkernels.ownership import Ownership
+from jupyter_ownedkernels.settings import Settings
 
 PORTS = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")
 
