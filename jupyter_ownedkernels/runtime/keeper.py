@@ -13,10 +13,9 @@ import os
 import select
 import signal
 import socket
-import time
 from typing import Any, Callable
 
-from . import child, exits, files, lineage, oom, procfs, records, waiting, wire
+from . import child, files, lineage, oom, procfs, records, reports, waiting, wire
 from .retire import Leftover, Retirement, Sent, Target, send
 from .tree import Facts
 
@@ -60,7 +59,7 @@ class Keeper:
         try:
             pid, failure = child.start(self._request, stdio, dispositions, become)
         except OSError as error:
-            self._tell(failed("fork", error))
+            self._tell(reports.failed("fork", error))
             return False
         finally:
             wire.close(stdio)
@@ -280,20 +279,14 @@ class Keeper:
 
     def _report(self) -> None:
         assert self._retirement is not None
-        survivors = [_survivor(left) for left in self._retirement.leftovers]
+        survivors = [reports.survivor(left) for left in self._retirement.leftovers]
         known = {entry["pid"] for entry in survivors}
         for entry in self._facts.split(self._descendants()).detached.values():
             if entry.pid not in known:
                 left = Leftover(Target(entry.pid, entry.start_ticks), entry.session, "detached")
-                survivors.append(_survivor(left))
+                survivors.append(reports.survivor(left))
         if self._exit is None:
-            self._exit = {
-                "status": None,
-                "oom": None,
-                "core": False,
-                "max_rss": None,
-                "cpu_s": None,
-            }
+            self._exit = dict(reports.NO_EXIT)
         if self._lease is not None and not self._owner_is_gone():
             self._tell(dict(self._exit, op="exited"))
             self._tell({"op": "retired", "survivors": survivors})
@@ -318,23 +311,7 @@ class Keeper:
             files.remove(self._request["connection_file"])
         if self._request["journal"]:
             assert self._exit is not None
-            now = time.time()
-            record = {
-                "event": "ended",
-                "launch_id": self._request["launch_id"],
-                "at": now,
-                "by": "keeper",
-                "exit": exits.describe(
-                    self._exit["status"],
-                    "owner-died",
-                    now,
-                    self._exit["core"],
-                    self._exit["max_rss"],
-                    self._exit["cpu_s"],
-                    self._exit["oom"],
-                ),
-                "survivors": survivors,
-            }
+            record = reports.ended(self._request["launch_id"], self._exit, survivors)
             try:
                 records.append(self._request["journal"], record)
             except (OSError, ValueError):
@@ -349,17 +326,6 @@ class Keeper:
             pass  # The end of the lease itself is seen, and acted on, by the loop.
 
 
-def failed(stage: str, error: OSError) -> dict[str, Any]:
-    """The ``failed`` message for an error of the system."""
-    return {
-        "op": "failed",
-        "stage": stage,
-        "errno": error.errno,
-        "text": error.strerror,
-        "filename": None,
-    }
-
-
 def _ticks(pid: int) -> int:
     """0 for a process that is hidden from this user, such as ``sudo`` under hidepid."""
     try:
@@ -367,15 +333,6 @@ def _ticks(pid: int) -> int:
     except PermissionError:
         return 0
     return entry.start_ticks if entry else 0
-
-
-def _survivor(left: Leftover) -> dict[str, Any]:
-    return {
-        "pid": left.target.pid,
-        "start_ticks": left.target.start_ticks,
-        "session": left.session,
-        "reason": left.reason,
-    }
 
 
 def run(

@@ -21,7 +21,7 @@ import socket
 import struct
 from typing import Any, NamedTuple
 
-from . import child, keeper, lineage, procfs, waiting, wire
+from . import child, keeper, lineage, procfs, reports, waiting, wire
 from .retire import Retirement
 from .tree import Facts
 
@@ -151,7 +151,7 @@ class Spawner:
             pid = os.fork()
         except OSError as error:
             with socket.socket(fileno=os.dup(fds[0])) as lease:
-                wire.send(lease, keeper.failed("fork", error))
+                wire.send(lease, reports.failed("fork", error))
             return
         if pid == 0:
             self._become_keeper(request, fds, board)
