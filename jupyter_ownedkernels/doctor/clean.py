@@ -8,6 +8,7 @@ from typing import cast
 
 from .. import connections
 from ..connections import Removal
+from ..journal.visit import Visit
 from ..models import CleanResult, FindingKind, Outcome
 from ..processes.orphans import Ended, retire_all, target_of
 from ..processes.snapshot import Snapshot
@@ -113,6 +114,7 @@ def _act(
         launches = {item.launch.launch_id for item in items.values() if item.launch}
         estates.wait_for_keepers(launches, grace + 1.0)
         ended = _end(items, results, scope, estates, grace, timeout)
+        _put_on_record(items, results, estates, ended)
         _remove(items, results, scope, estates)
         estates.settle(ended, launches)
         for result in estates.give_up(history_limit):
@@ -164,13 +166,64 @@ def _end(
     for finding_id in wanted:
         item = items[finding_id]
         if not doomed[finding_id]:
-            results[finding_id] = _vanished(finding_id, last[0].table, item.finding.kind)
+            gone = _vanished(finding_id, last[0].table, item.finding.kind)
+            results[finding_id] = _by_its_keeper(item, gone, estates, last[0])
             continue
         results[finding_id] = result_of(item, doomed[finding_id], ended)
         if item.owner is not None and item.owner.view.path in estates.claimed:
             estate = estates.claimed[item.owner.view.path]
             estate.ended.update(doomed[finding_id] & ended.ended)
     return ended
+
+
+def _by_its_keeper(item: Item, gone: CleanResult, estates: Estates, now: Owners) -> CleanResult:
+    """A keeper that still lived has ended it before anybody else could: say so.
+
+    One that was stopped did it because it was woken here.
+    """
+    launch = item.launch
+    if launch is None or launch.launch_id not in estates.finished or gone.outcome == "kept":
+        return gone
+    if not estates.finished[launch.launch_id]:
+        return replace(gone, outcome="already-gone", reason="its keeper has ended it meanwhile")
+    record = next(
+        (
+            one.view.launches[launch.launch_id]
+            for one in now.known
+            if launch.launch_id in one.view.launches
+        ),
+        launch,
+    )
+    killed = record.exit is not None and record.exit.signal == "SIGKILL"
+    reason = "by its keeper, which had been stopped and was continued"
+    return replace(gone, outcome="killed" if killed else "terminated", reason=reason)
+
+
+def _put_on_record(
+    items: dict[str, Item], results: Results, estates: Estates, ended: Ended
+) -> None:
+    """Processes that were left of a kernel, and are gone by a person's wish.
+
+    Of a living owner too: its journal is its own, but takes a record from others.
+    """
+    for finding_id, item in items.items():
+        if item.launch is None or item.owner is None or item.launch.open:
+            continue
+        path = item.owner.view.path
+        estate = estates.claimed.get(path)
+        writer = estate.claim if estate is not None else Visit(path)
+        for survivor in item.launch.survivors:
+            target = Target(survivor.pid, survivor.start_ticks)
+            if target not in ended.ended or target not in map(target_of, item.doomed):
+                continue
+            how = "killed" if target in ended.killed else "terminated"
+            if not writer.cleaned(item.launch.launch_id, survivor, how):
+                result = results[finding_id]
+                note = "it could not be put on record"
+                reason = f"{result.reason}; {note}" if result.reason else note
+                results[finding_id] = replace(result, reason=reason)
+            elif estate is not None:
+                estate.ended.discard(target)  # no need to tell it twice
 
 
 def result_of(item: Item, doomed: set[Target], ended: Ended) -> CleanResult:

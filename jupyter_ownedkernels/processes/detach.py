@@ -10,14 +10,13 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..errors import JournalError
 from ..journal import journal
+from ..journal.visit import Visit
 from ..models import Survivor
-from ..runtime import procfs, records
+from ..runtime import procfs
 from .snapshot import LAUNCH_MARKER
 
 OUTPUT_NAME = "nohup.out"
@@ -104,15 +103,8 @@ def _record(pid: int, folders: Iterable[str], environ: Mapping[str, str]) -> tup
         if entry is None:
             return launch.kernel_id, ""
         survivor = Survivor(pid, entry.start_ticks, entry.session, "detached")
-        note = {
-            "event": "detached",
-            "launch_id": launch_id,
-            "survivor": survivor.to_json(),
-            "at": time.time(),
-        }
-        try:
-            records.append(view.path, note)
-        except (OSError, ValueError, JournalError) as error:
-            return launch.kernel_id, f"not on record: {error}"
+        visit = Visit(view.path)
+        if not visit.detached(launch_id, survivor):
+            return launch.kernel_id, f"not on record: {visit.error}"
         return launch.kernel_id, ""
     return None, "not on record: the journal of this kernel's owner is not found"

@@ -69,6 +69,8 @@ class Estates:
         self.claimed: dict[str, Estate] = {}
         self.refused: dict[str, str] = {}
         """Journals that could not be claimed, and why."""
+        self.finished: dict[str, bool] = {}
+        """Launches whose keeper has ended while it was waited for; whether it had to be woken."""
 
     def __enter__(self) -> Estates:
         return self
@@ -120,14 +122,15 @@ class Estates:
                 for fd in watched:
                     poller.register(fd, select.POLLIN)
                 for fd, _ in poller.poll(left * 1000 + 1):
-                    watched.remove(fd)
+                    launch_id, woken = watched.pop(fd)
+                    self.finished[launch_id] = woken
                     os.close(fd)
         finally:
             for fd in watched:
                 os.close(fd)
 
-    def _open_keepers(self, launches: Collection[str] | None) -> set[int]:
-        opened: set[int] = set()
+    def _open_keepers(self, launches: Collection[str] | None) -> dict[int, tuple[str, bool]]:
+        opened: dict[int, tuple[str, bool]] = {}
         table = self._look()
         for estate in self.claimed.values():
             for launch in estate.view.open:
@@ -138,8 +141,9 @@ class Estates:
                 with contextlib.suppress(ProcessLookupError, OSError):
                     fd = open_pidfd(target)
                     if fd is not None:
-                        opened.add(fd)
-                        if entry.state in _STOPPED:
+                        asleep = entry.state in _STOPPED
+                        opened[fd] = (launch.launch_id, asleep)
+                        if asleep:
                             send(target, signal.SIGCONT, fd)
         return opened
 
