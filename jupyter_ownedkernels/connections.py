@@ -11,6 +11,7 @@ journals of living owners, which the caller knows); each may answer "unknown".
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
 import os
@@ -35,6 +36,7 @@ __all__ = [
     "Server",
     "Users",
     "candidates",
+    "cut_short",
     "has_listener",
     "identity_of",
     "ports_of",
@@ -68,6 +70,13 @@ class Candidate(NamedTuple):
     """Time of day in seconds."""
     server_pid: int | None = None
     """For a server's file: the number in its name, of whatever host and time."""
+    named: str = ""
+    """The path that users know it by, when a removal that was cut short has renamed it."""
+
+    @property
+    def known_as(self) -> str:
+        """The path under which a kernel, a client or a journal would name it."""
+        return self.named or self.path
 
 
 class Listing(NamedTuple):
@@ -119,6 +128,8 @@ class Mentions(Protocol):
 def candidates(runtime_dirs: Iterable[str]) -> Listing:
     """``kernel-*.json`` and server files directly in these folders; regular files only.
 
+    Also those that a removal has renamed and a crash kept from being removed.
+
     The folder may be a link; a folder that is given twice, or by two paths, counts once.
     """
     found: list[Candidate] = []
@@ -140,9 +151,21 @@ def candidates(runtime_dirs: Iterable[str]) -> Listing:
     return Listing(found, unreadable)
 
 
+def cut_short(runtime_dirs: Iterable[str], known_as: Collection[str]) -> list[Candidate]:
+    """Those of these files that a removal has renamed before a crash."""
+    found: list[Candidate] = []
+    for folder in runtime_dirs:
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            asides = [one for one in entries if files.name_before(one.name)]
+            found += filter(None, map(_candidate, asides))
+    return [one for one in found if one.named in known_as]
+
+
 def _candidate(entry: os.DirEntry[str]) -> Candidate | None:
-    server = _SERVER.fullmatch(entry.name)
-    if server is None and not _KERNEL.fullmatch(entry.name):
+    before = files.name_before(entry.name)
+    name = before or entry.name
+    server = _SERVER.fullmatch(name)
+    if server is None and before != "" and not _KERNEL.fullmatch(name):
         return None
     try:
         status = entry.stat(follow_symlinks=False)
@@ -152,7 +175,12 @@ def _candidate(entry: os.DirEntry[str]) -> Candidate | None:
         return None
     pid = int(server.group(1)) if server else None
     identity = FileIdentity.from_stat(status)
-    return Candidate(entry.path, identity, status.st_uid, status.st_mtime, pid)
+    if before is None:
+        return Candidate(entry.path, identity, status.st_uid, status.st_mtime, pid)
+    # It may be the wrong one, which was to be put back: its age counts from the rename.
+    since = max(status.st_mtime, status.st_ctime)
+    known = os.path.join(os.path.dirname(entry.path), name)
+    return Candidate(entry.path, identity, status.st_uid, since, pid, known)
 
 
 def ports_of(path: str) -> Ports | None:
@@ -278,7 +306,9 @@ def remove(
     folder, name = os.path.split(path)
     if not os.path.isabs(path):
         return Removal("refused", "not a full path")
-    named = bool(_KERNEL.fullmatch(name) or _SERVER.fullmatch(name))
+    before = files.name_before(name)
+    shown = before or name
+    named = before == "" or bool(_KERNEL.fullmatch(shown) or _SERVER.fullmatch(shown))
     if not (named and any(_same_folder(folder, one) for one in runtime_dirs)):
         if not recorded:
             return Removal("refused", "not a connection file in a Jupyter runtime folder")

@@ -114,13 +114,17 @@ class _Judge:
         return found
 
     def kernel_file(self, file: Candidate) -> Item | None:
-        name = os.path.basename(file.path)
+        name = os.path.basename(file.known_as)
         if file.uid != self._table.uid or name in self._owners.protected_names:
             return None
         launches = self._on_record.get(name, [])
         proofs = self._proofs_on_record(launches) if launches else self._proofs_without_record(file)
         if proofs is None or not self._unused(file.path, proofs):
             return None
+        if file.named:
+            if connections.users_of(file.named, self._table).answer is not Answer.NO:
+                return None
+            proofs.append("its removal was cut short")
         newest = max(launches, key=lambda known: known[1].generation, default=None)
         return self._item(file, proofs, newest)
 
@@ -161,7 +165,7 @@ class _Judge:
         """Learn which of the servers live, and so whose ports are explained."""
         for file in files:
             pid = file.server_pid
-            if pid is None or not file.path.endswith(".json"):
+            if pid is None or not file.known_as.endswith(".json"):
                 continue
             server = self._servers[pid] = self._ask.server_of(file.path)
             if server is not None and server.port and self._is_server(pid):

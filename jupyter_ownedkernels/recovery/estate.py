@@ -190,11 +190,14 @@ class Estates:
             }
             if not names:
                 continue
-            listing = Listing([one for one in map(_candidate, sorted(names)) if one], [])
+            listed = [one for one in map(_candidate, sorted(names)) if one]
+            listed += connections.cut_short(self._runtime_dirs, names)
+            listing = Listing(listed, [])
+            paths = {one.path for one in listed}
             found = stale_files(owners, listing, alive, float("inf"))
             for item in found.items:
                 path = item.finding.path
-                if path in names and item.file is not None:
+                if path in paths and item.file is not None:
                     removal = connections.remove(
                         path,
                         expected=item.file,

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from typing import NamedTuple
 
 _HAS_DIR_FD = os.unlink in os.supports_dir_fd and os.rename in os.supports_dir_fd
 _FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+
+_ASIDE = re.compile(r"\.ownedkernels-[0-9]+-[0-9a-f]{16}(?:-(.+))?", re.DOTALL)
+_LONGEST = 255  # bytes in a name
 
 
 class FileIdentity(NamedTuple):
@@ -78,7 +82,7 @@ def _remove_at(folder_fd: int, name: str, expected: FileIdentity | None) -> Remo
     if objection is not None:
         return objection
     looked_at = FileIdentity.from_stat(status)
-    aside = f".ownedkernels-{os.getpid()}-{os.urandom(8).hex()}"
+    aside = _aside(name)
     os.rename(name, aside, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
     taken = os.stat(aside, dir_fd=folder_fd, follow_symlinks=False)
     if FileIdentity.from_stat(taken) == looked_at:
@@ -86,6 +90,21 @@ def _remove_at(folder_fd: int, name: str, expected: FileIdentity | None) -> Remo
         return Removal("removed", "")
     _put_back(folder_fd, aside, name)
     return Removal("identity-changed", "another file came under this name")
+
+
+def _aside(name: str) -> str:
+    bare = f".ownedkernels-{os.getpid()}-{os.urandom(8).hex()}"
+    telling = f"{bare}-{name_before(name) or name}"
+    return telling if len(os.fsencode(telling)) <= _LONGEST else bare
+
+
+def name_before(name: str) -> str | None:
+    """The name that a file had before a removal that was cut short.
+
+    Empty when it was too long to be kept; None when that is not what the name says.
+    """
+    match = _ASIDE.fullmatch(name)
+    return (match.group(1) or "") if match else None
 
 
 def _put_back(folder_fd: int, aside: str, name: str) -> None:
