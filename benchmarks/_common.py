@@ -22,17 +22,29 @@ STOCK = "local-provisioner"
 NEVER = 4.0
 
 
-def options(description: str, rounds: int) -> argparse.Namespace:
-    """The command line of a benchmark; the machine's name, for whoever reads the table."""
+def arguments(description: str, rounds: int) -> argparse.ArgumentParser:
+    """The command line of a benchmark, for one that adds to it."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rounds", type=int, default=rounds, help="measurements of each kind")
-    parsed = parser.parse_args()
+    return parser
+
+
+def announce(parser: argparse.ArgumentParser, parsed: argparse.Namespace) -> None:
+    """The machine, for whoever reads the table."""
     system = os.uname()
     print(
-        f"{description}\n{system.sysname} {system.release}, {os.cpu_count()} processors, "
+        f"{parser.description}\n{system.sysname} {system.release}, {os.cpu_count()} processors, "
         f"Python {sys.version.split()[0]}, load {os.getloadavg()[0]:.1f}, "
-        f"{parsed.rounds} rounds\n"
+        f"{parsed.rounds} rounds\n",
+        flush=True,
     )
+
+
+def options(description: str, rounds: int) -> argparse.Namespace:
+    """The command line of a benchmark that has no options of its own."""
+    parser = arguments(description, rounds)
+    parsed = parser.parse_args()
+    announce(parser, parsed)
     return parsed
 
 

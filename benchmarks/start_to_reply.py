@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import os
-import socket
-import subprocess
-import sys
+import statistics
 import time
-from typing import Any
+from pathlib import Path
 
-from _common import OURS, STOCK, longest, median, milliseconds, options, ratio, table
+from _common import OURS, STOCK, announce, arguments, longest, median, milliseconds, ratio, table
+from _servers import Server, serving, started
 from support import census
 from support.owner import Owner
 from support.workspace import Workspace
-from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
-from tornado.websocket import websocket_connect
 
-WARM = "any(one['state'] == 'ready' for one in ownership.current().warm.to_json())"
+STATES = "[(one['state'], one['standby']) for one in ownership.current().warm.to_json()]"
 ONE_START = """
 async def one():
     manager = new_manager("timed", spec, "AsyncKernelManager")
@@ -36,12 +31,14 @@ async def one():
 result = asyncio.run(one())
 """
 
-
+# What is measured: who launches, `warm`, and how many kernels wait.
 KINDS = {
-    "stock": (STOCK, "off"),
-    "owned, executed": (OURS, "off"),
-    "owned, forked": (OURS, "auto"),
+    "stock": (STOCK, "off", 0),
+    "owned, executed": (OURS, "off", 0),
+    "owned, forked": (OURS, "auto", 0),
+    "owned, from standby": (OURS, "auto", 1),
 }
+WHAT = ("start to first reply", "POST to first result")
 
 
 def by_manager(workspace: Workspace, rounds: int) -> dict[str, list[float]]:
@@ -51,167 +48,132 @@ def by_manager(workspace: Workspace, rounds: int) -> dict[str, list[float]]:
     """
     spec = workspace.python("timed")
     taken: dict[str, list[float]] = {kind: [] for kind in KINDS}
+
+    def is_ready(owner: Owner, standby: int) -> bool:
+        states = owner.run(f"result = {STATES}")
+        return any(state == "ready" and waiting >= standby for state, waiting in states)
+
     with contextlib.ExitStack() as stack:
         owners = {}
-        for kind, (provisioner, warm) in KINDS.items():
+        for kind, (provisioner, warm, standby) in KINDS.items():
             owner = Owner(workspace, provisioner=provisioner, python=())
             owners[kind] = stack.enter_context(owner)
-            owner.set(warm=warm)
+            owner.set(warm=warm, standby=standby)
+            owner.run("from jupyter_ownedkernels import ownership")
             owner.run(ONE_START, spec=spec)
-        warm_owner = owners["owned, forked"]
-        warm_owner.run("from jupyter_ownedkernels import ownership")
-        census.wait_until(lambda: warm_owner.run(f"result = {WARM}"), 60, "a warm spawner")
         for _ in range(rounds):
             for kind, owner in owners.items():
-                taken[kind].append(owner.run(ONE_START, spec=spec))
+                _, warm, standby = KINDS[kind]
+                if warm == "auto":
+                    census.wait_until(lambda: is_ready(owner, standby), 60, "a warm spawner")  # noqa: B023
                 time.sleep(0.2)
+                taken[kind].append(owner.run(ONE_START, spec=spec))
     return taken
 
 
-class Server:
-    """A Jupyter server; ``active`` says whether our extension is enabled in it."""
-
-    def __init__(self, workspace: Workspace, active: bool, warm: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        extensions = {"jupyter_ownedkernels": active, "jupyterlab": False, "notebook": False}
-        root = ["--allow-root"] if os.geteuid() == 0 else []
-        provisioner = OURS if active else STOCK
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "jupyter_server", "--no-browser", *root),
-                *(f"--ServerApp.port={self.port}", "--IdentityProvider.token=secret"),
-                f"--ServerApp.jpserver_extensions={extensions}",
-                f"--OwnedKernels.warm={warm}",
-            ],
-            env=workspace.environment(provisioner),
-            cwd=workspace.path,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def close(self) -> None:
-        self.process.terminate()
-        self.process.wait(60)
-
-    def request(self, verb: str, path: str, body: object = None) -> HTTPRequest:
-        return HTTPRequest(
-            f"http://127.0.0.1:{self.port}{path}",
-            method=verb,
-            body=json.dumps(body) if body is not None else None,
-            headers={"Authorization": "token secret"},
-            request_timeout=60,
-        )
-
-    async def until_up(self) -> None:
-        for _ in range(600):
-            try:
-                await AsyncHTTPClient().fetch(self.request("GET", "/api/status"))
-            except (OSError, HTTPClientError):
-                await asyncio.sleep(0.1)
-            else:
-                return
-        raise TimeoutError("the server does not come up")
-
-    async def until_warm(self) -> None:
-        """Until the health says that a template is ready."""
-        for _ in range(300):
-            answer = await AsyncHTTPClient().fetch(self.request("GET", "/api/ownedkernels/health"))
-            spawners = json.loads(answer.body)["spawners"]
-            if any(one["kind"] == "warm" and one["state"] == "ready" for one in spawners):
-                return
-            await asyncio.sleep(0.1)
-        raise TimeoutError("no warm spawner")
-
-    async def first_result(self) -> float:
-        """POST, connect, run a cell: seconds until its result."""
-        http = AsyncHTTPClient()
+async def first_result(server: Server) -> dict[str, float]:
+    """Milliseconds of the POST, of opening the WebSocket and of the first cell."""
+    parts: dict[str, float] = {}
+    async with started(server, parts) as kernel:
         begun = time.perf_counter()
-        answer = await http.fetch(self.request("POST", "/api/kernels", {"name": "python3"}))
-        kernel = json.loads(answer.body)["id"]
-        url = f"ws://127.0.0.1:{self.port}/api/kernels/{kernel}/channels?session_id=bench"
-        link = await websocket_connect(HTTPRequest(url, headers={"Authorization": "token secret"}))
-        await link.write_message(json.dumps(execute_request("6 * 7")))
-        while True:
-            raw = await link.read_message()
-            if isinstance(raw, str) and json.loads(raw)["msg_type"] == "execute_result":
-                break
-        taken = time.perf_counter() - begun
-        link.close()
-        await http.fetch(self.request("DELETE", f"/api/kernels/{kernel}"))
-        return taken
+        await kernel.run("6 * 7")
+        parts["first cell"] = 1000 * (time.perf_counter() - begun)
+    return parts
 
 
-def execute_request(code: str) -> dict[str, Any]:
-    header = {
-        "msg_id": os.urandom(8).hex(),
-        "msg_type": "execute_request",
-        "username": "bench",
-        "session": "bench",
-        "date": "2020-01-01T00:00:00Z",
-        "version": "5.3",
-    }
-    content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False}
-    return {
-        "header": header,
-        "parent_header": {},
-        "metadata": {},
-        "content": {**content, "user_expressions": {}, "stop_on_error": True},
-        "channel": "shell",
-        "buffers": [],
-    }
+def by_server(rounds: int) -> dict[str, list[dict[str, float]]]:
+    """Through a server of each kind, by turns."""
 
-
-def by_server(workspace: Workspace, rounds: int) -> dict[str, list[float]]:
-    """The same through a server each, by turns."""
-    workspace.python("python3")
-    servers = {
-        kind: Server(workspace, provisioner == OURS, warm)
-        for kind, (provisioner, warm) in KINDS.items()
-    }
-
-    async def run() -> dict[str, list[float]]:
+    async def run(servers: dict[str, Server]) -> dict[str, list[dict[str, float]]]:
+        taken: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
         for server in servers.values():
-            await server.until_up()
-            await server.first_result()
-        await servers["owned, forked"].until_warm()
-        taken: dict[str, list[float]] = {kind: [] for kind in KINDS}
+            await first_result(server)
         for _ in range(rounds):
             for kind, server in servers.items():
+                _, warm, standby = KINDS[kind]
+                if warm == "auto":
+                    await asyncio.to_thread(server.wait_until_warm, standby)
                 # What a server prepares for the next start is ready by then, as in real use.
-                await asyncio.sleep(0.7)
-                taken[kind].append(await server.first_result())
+                await asyncio.sleep(0.2)
+                taken[kind].append(await first_result(server))
         return taken
 
-    try:
-        return asyncio.run(run())
-    finally:
-        for server in servers.values():
-            server.close()
+    with contextlib.ExitStack() as stack:
+        servers = {
+            kind: stack.enter_context(
+                serving(
+                    provisioner == OURS,
+                    f"--OwnedKernels.warm={warm}",
+                    f"--OwnedKernels.standby={standby}",
+                )
+            )
+            for kind, (provisioner, warm, standby) in KINDS.items()
+        }
+        return asyncio.run(run(servers))
+
+
+def plot(results: dict[str, dict[str, list[float]]], path: Path) -> None:
+    """Bars of the medians with every measurement as a dot: a median alone hides the spread."""
+    from matplotlib import pyplot
+
+    pyplot.rcParams["svg.hashsalt"] = "jupyter_ownedkernels"
+    figure, all_axes = pyplot.subplots(1, len(results), figsize=(9, 2.6), sharey=True)
+    kinds = list(KINDS)[::-1]
+    for axes, (what, taken) in zip(all_axes, results.items(), strict=True):
+        for row, kind in enumerate(kinds):
+            times = [1000 * one for one in taken[kind]]
+            middle = 1000 * (median(taken[kind]) or 0.0)
+            color = "#9e9e9e" if kind == "stock" else "#f37726"
+            axes.barh(row, middle, height=0.6, color=color, alpha=0.85)
+            axes.plot(times, [row] * len(times), ".", color="#424242", markersize=3, alpha=0.6)
+            axes.annotate(
+                f"{middle:.0f} ms", (middle, row), (6, 9), textcoords="offset points", fontsize=9
+            )
+        axes.set_title(what, fontsize=10, loc="left")
+        axes.set_xlabel("ms")
+        axes.set_xlim(left=0)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+    all_axes[0].set_yticks(range(len(kinds)), kinds)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def main() -> None:
-    rounds = options(__doc__ or "", 15).rounds
+    parser = arguments(__doc__ or "", 20)
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the result (matplotlib)")
+    options = parser.parse_args()
+    announce(parser, options)
     workspace = Workspace()
-    rows = []
     try:
-        for what, measure in (
-            ("start to first reply", by_manager),
-            ("POST to first result", by_server),
-        ):
-            taken = measure(workspace, rounds)
-            stock = median(taken["stock"])
-            for kind, times in taken.items():
-                middle = median(times)
-                cells = (milliseconds(middle), milliseconds(min(times)))
-                cells += (milliseconds(longest(times)), ratio(stock, middle))
-                rows.append((f"{what}, {kind}", *cells))
-        table(("measured", "median ms", "shortest", "longest", "times faster"), rows)
-        print("Goals: executed not slower than stock; through a server faster than stock.")
+        by_kind = by_manager(workspace, options.rounds)
     finally:
         workspace.close()
+    parts = by_server(options.rounds)
+    whole = {
+        kind: [sum(one.values()) / 1000 for one in measured] for kind, measured in parts.items()
+    }
+    results = dict(zip(WHAT, (by_kind, whole), strict=True))
+    rows = []
+    for what, taken in results.items():
+        stock = median(taken["stock"])
+        for kind, times in taken.items():
+            middle = median(times)
+            cells = (milliseconds(middle), milliseconds(min(times)))
+            cells += (milliseconds(longest(times)), ratio(stock, middle))
+            rows.append((f"{what}, {kind}", *cells))
+    table(("measured", "median ms", "shortest", "longest", "times faster"), rows)
+    names = tuple(parts["stock"][0])
+    table(
+        ("of which, median ms", *names),
+        [
+            (kind, *(f"{statistics.median(one[name] for one in measured):.1f}" for name in names))
+            for kind, measured in parts.items()
+        ],
+    )
+    print("Goals: executed not slower than stock; from standby a tenth of stock.")
+    if options.plot:
+        plot(results, options.plot)
 
 
 if __name__ == "__main__":

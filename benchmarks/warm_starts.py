@@ -1,61 +1,28 @@
-"""Warm starts against the stock server, alternating in one run. Prints a table, or JSON.
+"""Many warm starts at once, imports done beforehand, memory, and what a server's start pays.
 
-``python benchmarks/warm_starts.py [--rounds 20] [--preload PYTHON] [--json FILE]``
-
-Each number is a median. Stock and owned servers run at the same time and are asked in
-turn, so that load of the machine hits both. ``PYTHON`` has numpy, pandas and matplotlib.
+Stock and owned servers take turns, so that load of the machine hits both alike. One start
+at a time is measured by start_to_reply.py.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
+import importlib.util
 import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from _common import announce, arguments, median, ratio, table
 from _servers import Server, serving, started
 
-STANDBY = 1
+MODULES = "numpy,pandas,matplotlib.pyplot"
+IMPORTS = "import pandas, matplotlib.pyplot"
 
 
-def median(rows: list[dict[str, float]]) -> dict[str, float]:
-    return {name: round(statistics.median(r[name] for r in rows), 1) for name in rows[0]}
-
-
-async def first_result(server: Server, code: str) -> dict[str, float]:
-    times: dict[str, float] = {}
-    begun = time.perf_counter()
-    async with started(server, times) as kernel:
-        cell = time.perf_counter()
-        await kernel.run(code)
-        done = time.perf_counter()
-        times["first_cell"] = 1000 * (done - cell)
-        times["total"] = 1000 * (done - begun)
-        cell = time.perf_counter()
-        await kernel.run("2 + 2")
-        times["next_cell"] = 1000 * (time.perf_counter() - cell)
-    return times
-
-
-async def rounds(servers: dict[str, Server], count: int, code: str) -> dict[str, Any]:
-    rows: dict[str, list[dict[str, float]]] = {name: [] for name in servers}
-    for number in range(count + 1):
-        for name, server in servers.items():
-            if name != "stock":
-                await asyncio.to_thread(server.wait_until_warm, STANDBY if number else 0)
-            times = await first_result(server, code)
-            if number:  # The first one fills caches, and makes profile and history.
-                rows[name].append(times)
-    return {name: median(found) for name, found in rows.items()}
-
-
-async def at_once(server: Server, count: int) -> dict[str, float]:
+async def at_once(server: Server, count: int) -> tuple[float, float]:
+    """Seconds until ``count`` kernels have each run a cell; private megabytes of one."""
     begun = time.perf_counter()
     ready = asyncio.Event()
     waiting = [count]
@@ -73,7 +40,7 @@ async def at_once(server: Server, count: int) -> dict[str, float]:
     wall = time.perf_counter() - begun
     memory = private_memory(server.process.pid)
     await asyncio.gather(*tasks)
-    return {"wall_s": round(wall, 2), "private_mb_per_kernel": round(memory, 1)}
+    return wall, memory
 
 
 def private_memory(root: int) -> float:
@@ -109,69 +76,68 @@ def below(root: int) -> list[int]:
         found |= more
 
 
-def owned_arguments(*more: str) -> list[str]:
-    return [f"--OwnedKernels.standby={STANDBY}", *more]
-
-
-def compare(count: int, code: str, python: str, *more: str) -> dict[str, Any]:
-    with (
-        serving(False, python=python) as stock,
-        serving(True, *owned_arguments(*more), python=python) as owned,
-    ):
-        owned.wait_until_warm(0)
-        servers = {"stock": stock, "owned": owned}
-        return asyncio.run(rounds(servers, count, code))
-
-
-def many(count: int) -> dict[str, Any]:
+def many(count: int) -> list[tuple[str, ...]]:
     found = {}
-    for name in ("stock", "owned"):
-        arguments = owned_arguments() if name == "owned" else []
-        with serving(name == "owned", *arguments) as server:
-            if name == "owned":
+    for owned in (False, True):
+        with serving(owned) as server:
+            if owned:
                 server.wait_until_warm(0)
             asyncio.run(at_once(server, 1))
-            found[name] = asyncio.run(at_once(server, count))
-    return found
+            found[owned] = asyncio.run(at_once(server, count))
+    (stock, stock_mb), (ours, our_mb) = found[False], found[True]
+    return [
+        (f"{count} kernels at once, s", f"{stock:.2f}", f"{ours:.2f}", ratio(stock, ours)),
+        ("MB of its own per kernel", f"{stock_mb:.1f}", f"{our_mb:.1f}", ratio(stock_mb, our_mb)),
+    ]
 
 
-def server_start(count: int) -> dict[str, Any]:
-    found: dict[str, list[float]] = {"stock": [], "owned": []}
-    for _ in range(count):
-        for name, times in found.items():
-            with serving(name == "owned") as server:
-                times.append(server.start_ms)
-    return {name: {"start_ms": round(statistics.median(t), 1)} for name, t in found.items()}
+def with_imports(rounds: int) -> list[tuple[str, ...]]:
+    """POST until a cell that imports pandas and matplotlib is done; one start at a time."""
+    if any(importlib.util.find_spec(name.partition(".")[0]) is None for name in MODULES.split(",")):
+        print(f"not measured: a first cell with imports needs {MODULES}", file=sys.stderr)
+        return []
+
+    async def run(server: Server) -> float:
+        begun = time.perf_counter()
+        async with started(server, {}) as kernel:
+            await kernel.run(IMPORTS)
+            return 1000 * (time.perf_counter() - begun)
+
+    async def turns(stock: Server, ours: Server) -> dict[Server, list[float]]:
+        taken: dict[Server, list[float]] = {stock: [], ours: []}
+        for number in range(rounds + 1):
+            for server, times in taken.items():
+                if server is ours:
+                    await asyncio.to_thread(server.wait_until_warm, 1 if number else 0)
+                once = await run(server)
+                if number:  # The first one fills caches, and makes profile and history.
+                    times.append(once)
+        return taken
+
+    with serving(False) as stock, serving(True, f"--OwnedKernels.warm_preload={MODULES}") as ours:
+        taken = asyncio.run(turns(stock, ours))
+        before, after = median(taken[stock]), median(taken[ours])
+    return [(f"POST to `{IMPORTS}`, ms", f"{before:.0f}", f"{after:.0f}", ratio(before, after))]
+
+
+def server_start(rounds: int) -> list[tuple[str, ...]]:
+    times: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(rounds):
+        for owned, taken in times.items():
+            with serving(owned) as server:
+                taken.append(server.start_ms)
+    stock, ours = (statistics.median(times[owned]) for owned in (False, True))
+    return [("start of the server, ms", f"{stock:.0f}", f"{ours:.0f}", ratio(stock, ours))]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--many", type=int, default=50)
-    parser.add_argument("--preload", metavar="PYTHON", default="")
-    parser.add_argument("--json", default="")
-    parser.add_argument("--only", default="")
+    parser = arguments(__doc__ or "", 20)
+    parser.add_argument("--many", type=int, default=50, help="kernels at once")
     options = parser.parse_args()
-    modules = "numpy,pandas,matplotlib.pyplot"
-    imports = "import pandas, matplotlib.pyplot"
-    parts: dict[str, Callable[[], dict[str, Any]]] = {
-        "first_result": lambda: compare(options.rounds, "1 + 1", sys.executable),
-        "at_once": lambda: many(options.many),
-        "server_start": lambda: server_start(max(options.rounds // 3, 3)),
-    }
-    if options.preload:
-        preload = f"--OwnedKernels.warm_preload={modules}"
-        parts["preload"] = lambda: compare(options.rounds, imports, options.preload, preload)
-    results = {}
-    for name, measure in parts.items():
-        if options.only and name not in options.only.split(","):
-            continue
-        results[name] = measure()
-        print(f"{name} (load {os.getloadavg()[0]:.1f})")
-        for who, row in results[name].items():
-            print(f"  {who:6}", "  ".join(f"{key} {value:g}" for key, value in row.items()))
-    if options.json:
-        Path(options.json).write_text(json.dumps(results, indent=1) + "\n")
+    announce(parser, options)
+    rows = [*many(options.many), *with_imports(options.rounds), *server_start(options.rounds)]
+    table(("measured, median", "stock", "owned", "times better"), rows)
+    print("Goals: a fifth of stock, half, a twentieth; a server's start not 50 ms longer.")
 
 
 if __name__ == "__main__":
