@@ -18,6 +18,7 @@ STATES = "[(one['state'], one['standby']) for one in ownership.current().warm.to
 ONE_START = """
 async def one():
     manager = new_manager("timed", spec, "AsyncKernelManager")
+    manager.ip = "127.0.0.1"  # Where kernels of a server listen, standby ones too.
     begun = time.perf_counter()
     await manager.start_kernel()
     client_ = manager.client()
