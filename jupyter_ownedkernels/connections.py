@@ -21,9 +21,9 @@ import stat
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple, Protocol
 
-from .journal.lock import READ_FLAGS
 from .runtime import files, procfs
 from .runtime.files import FileIdentity, Removal, identity_of
+from .runtime.lock import READ_FLAGS
 
 __all__ = [
     "Answer",

@@ -67,7 +67,9 @@ def unused(path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["kernel-1.json", f"kernel-{'x' * 240}.json", "kernel-\udcff.json"])
+@pytest.mark.parametrize(
+    "name", ["kernel-1.json", f"kernel-{'x' * 240}.json", "kernel-\udcff.json"]
+)
 def test_it_is_found_and_removed(workspace: Workspace, name: str) -> None:
     left = cut_short(unused(workspace.runtime / name))
     assert doctor.scan(scope_of(workspace)).findings == (), "it is young"

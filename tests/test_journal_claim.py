@@ -19,9 +19,9 @@ from jupyter_ownedkernels import identity
 from jupyter_ownedkernels.errors import JournalError
 from jupyter_ownedkernels.identity import Verdict
 from jupyter_ownedkernels.journal import journal
-from jupyter_ownedkernels.journal import lock as journal_lock
 from jupyter_ownedkernels.journal.journal import Lock
 from jupyter_ownedkernels.models import State
+from jupyter_ownedkernels.runtime import lock as journal_lock
 from jupyter_ownedkernels.runtime import records
 
 OWNER = """

@@ -17,8 +17,8 @@ from support.journals import OWNER_ID, launch, make, shorten, whole
 from jupyter_ownedkernels.errors import JournalError
 from jupyter_ownedkernels.journal import folder as journal_folder
 from jupyter_ownedkernels.journal import journal
-from jupyter_ownedkernels.journal import lock as journal_lock
 from jupyter_ownedkernels.journal.journal import Journal, Lock
+from jupyter_ownedkernels.runtime import lock as journal_lock
 from jupyter_ownedkernels.runtime import records
 
 NAME = f"owner-{OWNER_ID}.jsonl"

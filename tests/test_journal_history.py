@@ -11,9 +11,9 @@ from support.journals import exit_, launch, make, owner_process, whole, word
 
 from jupyter_ownedkernels.journal import history as journal_history
 from jupyter_ownedkernels.journal import journal
-from jupyter_ownedkernels.journal import lock as journal_lock
 from jupyter_ownedkernels.journal.journal import Lock
 from jupyter_ownedkernels.models import State
+from jupyter_ownedkernels.runtime import lock as journal_lock
 from jupyter_ownedkernels.runtime import records
 
 

@@ -13,12 +13,12 @@ from typing import Any
 
 from ..errors import JournalError
 from ..models import CleanResult
+from ..runtime import lock as journal_lock
 from ..runtime import records
-from . import lock as journal_lock
+from ..runtime.lock import Lock
 from . import read as journal_read
 from .fold import StillThere
 from .history import bury
-from .lock import Lock
 from .read import JournalView
 from .writer import JournalWriter
 

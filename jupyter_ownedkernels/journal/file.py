@@ -18,10 +18,10 @@ from typing import Any
 
 from ..errors import JournalError
 from ..runtime import files, records
-from . import lock as journal_lock
+from ..runtime import lock as journal_lock
+from ..runtime.lock import Lock
 from . import read as journal_read
 from .fold import Fold
-from .lock import Lock
 
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | journal_lock.READ_FLAGS
 _LEFTOVER = re.compile(r"\.owner-[0-9A-Za-z_-]{1,64}\.jsonl\.[0-9a-f]+\.tmp")

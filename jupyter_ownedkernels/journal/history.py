@@ -20,11 +20,11 @@ from dataclasses import replace
 
 from ..errors import JournalError
 from ..models import HistoryEntry, LaunchRecord
+from ..runtime import lock as journal_lock
 from ..runtime import records
-from . import lock as journal_lock
+from ..runtime.lock import Lock
 from .fold import Fold, Record
 from .folder import HISTORY_NAME, find
-from .lock import Lock
 from .read import read, read_bytes
 
 log = logging.getLogger(__name__)

@@ -25,6 +25,7 @@ from typing import Any
 from ..errors import JournalError
 from ..models import OwnerRecord
 from ..runtime import records
+from ..runtime.lock import Lock, is_locked
 from . import folder as journal_folder
 from . import read as journal_read
 from .claim import Claim, claim
@@ -32,8 +33,7 @@ from .file import JournalFile, NoLock, remove_leftovers
 from .fold import Fold, StillThere
 from .folder import candidates, find, folders, owner_id_of
 from .history import bury, history
-from .lock import Lock, is_locked
-from .owner import this_owner, without_secrets
+from .owner import is_former_self, this_owner, without_secrets
 from .read import JournalView, owner_verdict, read, read_all, still_there
 from .writer import JournalWriter
 
@@ -47,6 +47,7 @@ __all__ = [
     "find",
     "folders",
     "history",
+    "is_former_self",
     "is_locked",
     "owner_id_of",
     "owner_verdict",

@@ -11,9 +11,12 @@ from .. import __version__, identity
 from ..models import OwnerRecord
 from ..runtime import procfs
 
+_made_here: set[str] = set()
+
 
 def this_owner(owner_id: str, url: str = "") -> OwnerRecord:
     """The calling process as an owner. Without /proc it has no identity."""
+    _made_here.add(owner_id)
     try:
         me = identity.of_self()
     except OSError:
@@ -25,6 +28,17 @@ def this_owner(owner_id: str, url: str = "") -> OwnerRecord:
     return OwnerRecord(
         owner_id, me, user, procfs.host(), without_secrets(url), time.time(), __version__
     )
+
+
+def is_former_self(owner: OwnerRecord) -> bool:
+    """Whether the recorded process is this one, but ran another program then (exec).
+
+    It has the pid and the start time that it had, and is nobody's owner any more.
+    """
+    recorded = owner.identity
+    if recorded is None or recorded.pid != os.getpid() or owner.owner_id in _made_here:
+        return False
+    return identity.compare(recorded) is identity.Verdict.SAME
 
 
 def without_secrets(url: str) -> str:

@@ -13,8 +13,9 @@ from ..identity import Identity, Verdict
 from ..models import HistoryEntry, LaunchRecord, OwnerRecord, Survivor
 from ..runtime import records
 from ..runtime.files import FileIdentity
+from ..runtime.lock import READ_FLAGS
 from .fold import Fold, StillThere
-from .lock import READ_FLAGS
+from .owner import is_former_self
 
 MAX_BYTES = 64 << 20
 """A journal that is longer (it is compacted at a fraction of that) is not read on."""
@@ -69,6 +70,8 @@ def owner_verdict(view: JournalView) -> Verdict:
     """What the process table says about the journal's owner. UNKNOWN without a name."""
     if view.owner is None or view.owner.identity is None:
         return Verdict.UNKNOWN
+    if is_former_self(view.owner):
+        return Verdict.DIFFERENT
     return identity.compare(view.owner.identity)
 
 

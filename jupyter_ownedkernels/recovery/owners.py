@@ -67,12 +67,15 @@ def standing_of(view: JournalView, lock: Lock, table: Snapshot) -> tuple[Standin
     verdict = table.verdict(recorded)
     if verdict is Verdict.FOREIGN:
         return Standing.FOREIGN, _other_world(view.owner, table)
-    if verdict is Verdict.SAME:
+    former = verdict is Verdict.SAME and journal.is_former_self(view.owner)
+    if verdict is Verdict.SAME and not former:
         return Standing.ALIVE, f"its owner, process {recorded.pid}, runs"
     if verdict is Verdict.UNKNOWN:
         return Standing.UNKNOWN, f"its owner, process {recorded.pid}, cannot be looked at"
     if lock is Lock.LOCKED:
         return Standing.HELD, "its journal is locked: a clean-up is at work, or the owner lives"
+    if former:
+        return Standing.DEAD, f"its owner, process {recorded.pid}, is another program now"
     if verdict is Verdict.DIFFERENT:
         return Standing.DEAD, f"its owner is dead: process number {recorded.pid} is another's now"
     return Standing.DEAD, f"its owner, process {recorded.pid}, is dead"

@@ -15,7 +15,7 @@ import signal
 import socket
 from typing import Any, Callable
 
-from . import child, files, lineage, oom, procfs, records, reports, waiting, wire
+from . import child, files, lineage, lock, oom, procfs, records, reports, waiting, wire
 from .retire import Leftover, Retirement, Sent, Target, send
 from .tree import Facts
 
@@ -297,11 +297,15 @@ class Keeper:
         """False when the owner lives and gave the launch up: the rest is its own affair.
 
         It may have started the kernel again by then, with a connection file of the same
-        name. A process that ends closes its sockets a moment before its pidfd tells.
+        name. A process that ends closes its sockets a moment before its pidfd tells. One
+        that has become another program (exec) lives, but has let go of its journal.
         """
         poller = select.poll()
         poller.register(self._owner_pidfd, select.POLLIN)
-        return bool(poller.poll(_DEATH_PATIENCE * 1000))
+        if poller.poll(_DEATH_PATIENCE * 1000):
+            return True
+        journal = self._request["journal"]
+        return bool(journal) and lock.is_abandoned(journal)
 
     def _finish_for_owner(self, survivors: list[dict[str, Any]]) -> None:
         """What the owner would have done: it is dead, so this process does it."""

@@ -13,7 +13,7 @@ import os
 import sys
 import time
 
-from ..runtime import records
+from . import records
 
 if sys.platform != "win32":
     import fcntl
@@ -51,12 +51,24 @@ def take(fd: int) -> Lock:
 
 
 def is_locked(path: str) -> Lock:
-    """Whether some process holds the journal's lock. Never raises."""
+    """Whether some process holds the journal's lock; FREE when it is gone. Never raises."""
+    return _probe(path) or Lock.FREE
+
+
+def is_abandoned(path: str) -> bool:
+    """Whether the journal is there and nobody holds its lock. Never raises.
+
+    Its owner may live all the same: it let go, or has become another program (exec).
+    """
+    return _probe(path) is Lock.FREE
+
+
+def _probe(path: str) -> Lock | None:
     for _ in range(_PROBES):
         try:
             fd = os.open(path, READ_FLAGS)
         except FileNotFoundError:
-            return Lock.FREE
+            return None
         except OSError:
             return Lock.UNKNOWN
         try:
