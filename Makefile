@@ -117,12 +117,12 @@ $(STAMPS)/dev: $(STAMPS)/lab
 
 $(STAMPS)/node: labextension/package.json labextension/yarn.lock $(STAMPS)/lab
 	@$(need_node)
-	@cd labextension && $(call quietly,jlpm install --immutable)
+	@cd labextension && $(call quietly,jlpm install --immutable,: a minute or two)
 	@touch $@
 
 $(STAMPS)/ui-node: ui-tests/package.json ui-tests/yarn.lock $(STAMPS)/lab
 	@$(need_node)
-	@cd ui-tests && $(call quietly,jlpm install --immutable)
+	@cd ui-tests && $(call quietly,jlpm install --immutable,: a minute or two)
 	@touch $@
 
 $(STAMPS)/extension: $(EXTENSION_SOURCES) $(STAMPS)/node

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 
 from .launching.launch import Exited, Launch
 from .models import Cause, Exit, LaunchRecord, State
 from .runtime import exits
+
+log = logging.getLogger(__name__)
 
 # From a state to the states that may follow. Anything else is a defect, and refused.
 LEGAL: dict[State, frozenset[State]] = {
@@ -60,3 +63,11 @@ def describe_exit(kernel: OwnedKernel, exited: Exited) -> Exit:
             exited.oom,
         )
     )
+
+
+def log_accident(record: LaunchRecord, exit_: Exit) -> None:
+    """One line about an end that nobody asked for. ``exit()`` in a cell is not worth a warning."""
+    if exit_.cause in ("exited", "killed", "keeper-died"):
+        level = logging.INFO if exit_.code == 0 else logging.WARNING
+        name = f" ({record.kernel_name})" if record.kernel_name else ""
+        log.log(level, "Kernel %s%s %s", record.kernel_id, name, exit_.summary)

@@ -27,7 +27,7 @@ from .launching.launch import Exited, Launch, LaunchRequest, Started
 from .launching.launcher import Launcher
 from .launching.warm import WarmPool
 from .models import Cause, LaunchMode, LaunchRecord, OwnerRecord, State, Survivor
-from .owned_kernel import LEGAL, OwnedKernel, describe_exit
+from .owned_kernel import LEGAL, OwnedKernel, describe_exit, log_accident
 from .processes.orphans import retire_orphans
 from .settings import Settings
 
@@ -98,8 +98,10 @@ class Ownership:
             if state not in LEGAL[before]:
                 raise StateConflict(f"a kernel that is {before.value} cannot be {state.value}")
             kernel.record = replace(kernel.record, state=state, **facts)
-            if kernel.record.exit is not None:
-                kernel.last_exit = kernel.record.exit
+            exit_ = kernel.record.exit
+            if exit_ is not None and exit_ is not kernel.last_exit:
+                kernel.last_exit = exit_
+                log_accident(kernel.record, exit_)
             newest = self._kernels.get(kernel.kernel_id) is kernel
             listeners = list(self._listeners) if newest else []
         for listener in listeners:
@@ -206,6 +208,7 @@ class Ownership:
         ]
         for kernel in self.kernels():
             if kernel.launch is not None:
+                self.wish(kernel.kernel_id, "shutdown")
                 kernel.launch.retire(self.settings.terminate_grace)
         self.warm.close()
         wait(open_launches, _PATIENCE_AT_EXIT)

@@ -121,6 +121,7 @@ class OwnedProvisioner(LocalProvisioner):
             await self._wait_until_ready(process)
         except BaseException:
             # Given up by the caller, who was never told of this kernel.
+            self._wish("shutdown")
             process.kill()
             raise
         return self.connection_info
@@ -295,6 +296,9 @@ class OwnedProvisioner(LocalProvisioner):
         interpreter would end.
         """
         in_a_hurry = bool(getattr(self.parent, "shutting_down", False))
+        if in_a_hurry and self._kernel is not None and self._kernel.wish is None:
+            # A shutdown begins with an interrupt; a kernel that dies of it did as it was told.
+            self._wish("shutdown")
         if signum == signal.SIGINT and not await self._start_up.takes_interrupt(in_a_hurry):
             return
         if self.process is None:

@@ -14,10 +14,17 @@ if TYPE_CHECKING:
     from .launching.launch import Exited
 
 
+# Before the second restart in a row; doubled each time. What keeps a kernel from starting may
+# be gone in a moment: memory, a device, a disk that is full.
+_FIRST_PAUSE = 0.25
+_LONGEST_PAUSE = 2.0
+
+
 class OwnedKernelRestarter(AsyncIOLoopKernelRestarter):
     """Acts as soon as the kernel has ended; stock looks every three seconds.
 
-    The periodic look stays: it decides when a start counts as stable.
+    A kernel that dies again soon after its restart is given a longer and longer pause. The
+    periodic look stays: it decides when a start counts as stable.
     """
 
     _watched: Future[Exited] | None = None
@@ -33,9 +40,18 @@ class OwnedKernelRestarter(AsyncIOLoopKernelRestarter):
     def _ended(self, future: Future[Exited]) -> None:
         # In the launcher's thread; the loop may be closed when a server stops.
         try:
-            self.loop.add_callback(self._act_on, future)
+            self.loop.add_callback(self._plan, future)
         except RuntimeError:
             self.log.debug("The event loop is closed: no restart")
+
+    def _plan(self, future: Future[Exited]) -> None:
+        self.loop.call_later(self._pause(), self._act_on, future)
+
+    def _pause(self) -> float:
+        """Seconds until the restart; none before the first, nor when there will be none."""
+        if not self._restarting or self._restart_count >= self.restart_limit:
+            return 0.0
+        return float(min(_FIRST_PAUSE * 2 ** (self._restart_count - 1), _LONGEST_PAUSE))
 
     async def _act_on(self, future: Future[Exited]) -> None:
         if future is self._watched and self._pcallback is not None:

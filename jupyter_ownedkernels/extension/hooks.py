@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from ..takeover import manager_class as takeover
@@ -14,8 +15,19 @@ if TYPE_CHECKING:
 
 def link(serverapp: ServerApp) -> None:
     """Before the kernel manager is made."""
+    _log_with(serverapp)
     takeover.offer_manager(serverapp)
     websocket_nodelay.offer(serverapp)
+
+
+def _log_with(serverapp: ServerApp) -> None:
+    """Have what this package logs shown where the server's own log is, at its level.
+
+    The server configures its own logger only: elsewhere nothing below a warning is shown.
+    """
+    logger = logging.getLogger(__package__.partition(".")[0])
+    logger.parent = serverapp.log
+    logger.setLevel(serverapp.log.level)
 
 
 def load(serverapp: ServerApp) -> None:

@@ -1,1 +1,1 @@
-"""The REST API under ``/ownedkernels/api``."""
+"""The REST API under ``/api/ownedkernels``."""

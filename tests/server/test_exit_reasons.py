@@ -24,6 +24,8 @@ def test_each_way_to_crash_has_its_reason(play: Play) -> None:
     for answer, summary in zip(found, CELLS.values(), strict=True):
         assert answer["exit"]["summary"].startswith(summary)
         assert answer["reason"] == answer["exit"]["summary"]
+        (line,) = answer["log"]
+        assert line.endswith(f" (python3) {answer['reason']}")
         assert answer["exit"]["cause"] == ("exited" if "code" in summary else "killed")
         assert answer["exit"]["oom"] in (False, None) or "SIGKILL" not in summary
         assert answer["exit"]["max_rss_bytes"] > 10_000_000
@@ -66,6 +68,15 @@ def test_a_kernel_that_only_dies_keeps_its_reason(play: Play, workspace: Workspa
     assert found["fds"][1] <= found["fds"][0]
     assert found["later"] == ["running", 7]
     assert found["later_exit"]["code"] == 41
+
+
+def test_who_dies_of_the_interrupt_of_a_shutdown_was_shut_down(
+    play: Play, workspace: Workspace
+) -> None:
+    # It binds its ports and has no handler for SIGINT, with which a shutdown begins.
+    found = play("shut_down", workspace.mini("interruptible"))
+    assert found["signal"] == "SIGINT"
+    assert found["cause"] == "shutdown"
 
 
 def test_culling_is_a_reason_of_its_own(play: Play) -> None:

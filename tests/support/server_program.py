@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import random
 import signal
@@ -161,6 +162,10 @@ async def crossing(app: ServerApp, seed: str, rounds: str, together: str) -> dic
 async def crashes(app: ServerApp, *cells: str) -> list[dict[str, Any]]:
     """Run each cell, which ends its kernel; what is known of the end, and how soon."""
     answers = []
+    lines: list[str] = []
+    listener = logging.Handler()
+    listener.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    app.log.addHandler(listener)
     for cell in cells:
         name = os.environ.get("TEST_KERNEL", "python3")
         kernel_id = await app.kernel_manager.start_kernel(kernel_name=name)
@@ -191,6 +196,7 @@ async def crashes(app: ServerApp, *cells: str) -> list[dict[str, Any]]:
             }
         )
         await app.kernel_manager.shutdown_kernel(kernel_id)
+        answers[-1]["log"] = [line for line in lines if line.startswith(f"Kernel {kernel_id} (")]
         answers[-1]["last"] = ownership.current().kernel(kernel_id).last_exit.to_json()  # type: ignore[union-attr]
     return answers
 
@@ -222,6 +228,24 @@ async def gives_up(app: ServerApp) -> dict[str, Any]:
     }
     await kernels.shutdown_kernel(again)
     return answer
+
+
+async def shut_down(app: ServerApp, name: str) -> dict[str, Any]:
+    """A kernel that dies of the interrupt with which a shutdown begins; how it ended."""
+    kernels = app.kernel_manager
+    kernel_id = await kernels.start_kernel(kernel_name=name)
+    kernel = kernels.get_kernel(kernel_id)
+    launch = ownership.current().kernel(kernel_id).launch
+    assert launch is not None
+    assert await kernel.provisioner._start_up.takes_interrupt(False)
+    # The first steps of KernelManager.shutdown_kernel, and time for the kernel before the next.
+    kernel.shutting_down = True
+    kernel.stop_restarter()
+    await kernel.interrupt_kernel()
+    await asyncio.wait_for(asyncio.wrap_future(launch.exited), 30)
+    await kernels.shutdown_kernel(kernel_id)
+    exit_ = ownership.current().kernel(kernel_id).last_exit
+    return exit_.to_json() if exit_ else {}
 
 
 async def culled(app: ServerApp) -> dict[str, Any]:
