@@ -8,7 +8,7 @@ its turn keeps a restart from starting the kernel again.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_client.ioloop.restarter import AsyncIOLoopKernelRestarter
 from jupyter_core.utils import ensure_async
@@ -24,6 +24,9 @@ from .errors import Superseded, UnknownKernel
 from .provisioning.owned_process import OwnedProcess
 from .restarter import OwnedKernelRestarter
 from .takeover import default_provisioner
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
 
 # Beyond the time that one shutdown may take: message, SIGTERM, SIGKILL, report.
 _SHUTDOWN_MARGIN = 10.0
@@ -83,6 +86,8 @@ class OwnedKernelManager(AsyncMappingKernelManager):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._turns: dict[str, asyncio.Lock] = {}
+        self._starting: dict[str, Any] = {}
+        """Managers of kernels that are not listed yet."""
         self._culling: set[str] = set()
         self._letting_go: set[asyncio.Future[None]] = set()
         self._ownership = ownership.current(OwnedKernels(parent=self).settings())
@@ -96,6 +101,11 @@ class OwnedKernelManager(AsyncMappingKernelManager):
             return kernel.turn
         return self._turns.setdefault(kernel_id, asyncio.Lock())
 
+    def __bool__(self) -> bool:
+        # Not by the number of listed kernels alone: a server that stops asks this first, and
+        # would leave those that are still starting as they are.
+        return bool(self._kernels or self._pending_kernels)
+
     # -- the first start ---------------------------------------------------------------
 
     def pre_start_kernel(self, kernel_name: str | None, kwargs: Any) -> Any:
@@ -104,6 +114,18 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         if isinstance(found[0], OwnedServerKernelManager):
             found[0].introduced.clear()
         return found
+
+    async def _add_kernel_when_ready(
+        self, kernel_id: str, km: Any, kernel_awaitable: Awaitable[Any]
+    ) -> None:
+        self._starting[kernel_id] = km
+        try:
+            await super()._add_kernel_when_ready(kernel_id, km, kernel_awaitable)
+        finally:
+            self._starting.pop(kernel_id, None)
+            # Where a start failed it would stay.
+            if self._pending_kernels.get(kernel_id) is asyncio.current_task():
+                del self._pending_kernels[kernel_id]
 
     async def _finish_kernel_start(self, kernel_id: str) -> None:
         kernel = self._kernels.get(kernel_id)
@@ -123,6 +145,7 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         Raises 404 for a kernel that was not there when it was called.
         """
         if kernel_id not in self and kernel_id in self._pending_kernels:
+            _set_end_is_wished(self._starting.get(kernel_id), True)
             await asyncio.wait([self._pending_kernels[kernel_id]])
             if kernel_id not in self:  # the start has failed
                 return

@@ -30,6 +30,8 @@ class OwnedKernel:
         self.wish: Cause | None = None
         """Why the launch is about to end, when somebody asked for it."""
         self.unwatched_reason: str | None = None
+        self.removes_file = False
+        """The connection file was written for this launch, and goes with it."""
         self.last_exit: Exit | None = previous.last_exit if previous else None
         """How this launch ended, or, while it runs, the one before it."""
         ran_before = previous is not None and previous.record.process is not None

@@ -7,6 +7,7 @@ read it, tell it what they want, and listen.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import threading
@@ -29,6 +30,7 @@ from .launching.warm import WarmPool
 from .models import Cause, LaunchMode, LaunchRecord, OwnerRecord, State, Survivor
 from .owned_kernel import LEGAL, OwnedKernel, describe_exit, log_accident
 from .processes.orphans import retire_orphans
+from .runtime import files
 from .settings import Settings
 
 log = logging.getLogger(__name__)
@@ -119,8 +121,13 @@ class Ownership:
         connection_file: str,
         detached: Literal["keep", "kill"],
         mode: LaunchMode = "exec",
+        *,
+        removes_file: bool = False,
     ) -> OwnedKernel:
-        """Put the intent to launch on record. Takes as long as a write to the disk."""
+        """Put the intent to launch on record. Takes as long as a write to the disk.
+
+        ``removes_file``: the connection file was written for this launch, and goes with it.
+        """
         with self._lock:
             previous = self._kernels.get(kernel_id)
             record = LaunchRecord(
@@ -134,6 +141,7 @@ class Ownership:
                 detached_policy=detached,
             )
             kernel = OwnedKernel(record, previous)
+            kernel.removes_file = removes_file
             self._kernels.pop(kernel_id, None)
             self._kernels[kernel_id] = kernel
             self._forget_oldest_ended()
@@ -201,17 +209,30 @@ class Ownership:
 
     def close(self) -> None:
         """This process ends in good order: end what is left, then the journal."""
-        open_launches = [
-            kernel.launch.retired
+        # Those that its manager has not ended, or was about to start again.
+        left = [
+            kernel
             for kernel in self.kernels()
-            if kernel.launch is not None and kernel.state is not State.ENDED
+            if kernel.state is not State.ENDED or kernel.wish == "restart"
         ]
-        for kernel in self.kernels():
+        retired = []
+        for kernel in left:
             if kernel.launch is not None:
                 self.wish(kernel.kernel_id, "shutdown")
                 kernel.launch.retire(self.settings.terminate_grace)
+                retired.append(kernel.launch.retired)
         self.warm.close()
-        wait(open_launches, _PATIENCE_AT_EXIT)
+        with contextlib.suppress(KeyboardInterrupt):  # A second one: the keepers do the rest.
+            wait(retired, _PATIENCE_AT_EXIT)
+        for kernel in left:
+            if kernel.state is State.LAUNCHING and kernel.launch is None:
+                self.ended(kernel, Exited(None), ())
+            if kernel.state is State.ENDED:
+                if kernel.removes_file and kernel.record.connection_file:
+                    files.remove(kernel.record.connection_file)
+            elif kernel.launch is not None:
+                # The keeper is not done. Without its lease it does all the rest itself.
+                kernel.launch.close()
         self.journal.close()
 
     def _forget_oldest_ended(self) -> None:

@@ -132,6 +132,7 @@ class OwnedProvisioner(LocalProvisioner):
             kernel_name=getattr(self.parent, "kernel_name", "") or "",
             connection_file=self._connection_file(),
             detached=self._detached_policy(),
+            removes_file=bool(getattr(self.parent, "_connection_file_written", True)),
         )
         return self._kernel
 
@@ -170,8 +171,7 @@ class OwnedProvisioner(LocalProvisioner):
             grace=settings.terminate_grace,
             retire_timeout=settings.retire_timeout,
             journal=self.ownership.journal.path,
-            remove_connection_file=bool(record.connection_file)
-            and bool(getattr(self.parent, "_connection_file_written", True)),
+            remove_connection_file=bool(record.connection_file) and kernel.removes_file,
             umask=kwargs.get("umask"),
             oom_score_adj=settings.oom_score_adj,
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import threading
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Literal
 
 from jupyter_core.paths import jupyter_runtime_dir
@@ -13,6 +15,8 @@ from ..errors import ScanUnavailable
 from ..journal import journal
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from ..handlers.base import Services
     from ..ownership import Ownership
     from ..recovery.recovery import Recovery
@@ -49,8 +53,35 @@ async def _own(
 ) -> None:
     # First on record, so that another server that starts now sees a living owner.
     await services.run(functools.partial(_open_journal, owned, url))
-    done = await services.run(functools.partial(_recover, owned.settings, recover))
+    done = await _in_thread(functools.partial(_recover, owned.settings, recover))
     services.telemetry.recovered(done)
+
+
+def _process_goes_on() -> bool:
+    return threading.main_thread().is_alive()
+
+
+def _in_thread(work: Callable[[], Recovery]) -> Awaitable[Recovery]:
+    """Work that may take seconds, in a thread that sees when this process is to end.
+
+    The interpreter waits for the threads of executors before it counts the main thread as
+    ended, for others after that. A recovery that is stopped midway loses nothing, whereas a
+    daemon thread might be stopped while it holds the lock of a stream.
+    """
+    result: Future[Recovery] = Future()
+
+    def run() -> None:
+        try:
+            done = work()
+        except Exception as error:
+            outcome: Callable[[], None] = functools.partial(result.set_exception, error)
+        else:
+            outcome = functools.partial(result.set_result, done)
+        if _process_goes_on():
+            outcome()
+
+    threading.Thread(target=run, name="ownedkernels-recovery").start()
+    return asyncio.wrap_future(result)
 
 
 def _open_journal(owned: Ownership, url: str) -> None:
@@ -69,4 +100,5 @@ def _recover(settings: Settings, mode: Literal["clean", "report"]) -> Recovery:
         grace=settings.terminate_grace,
         timeout=settings.retire_timeout,
         history_limit=settings.history_limit,
+        is_wanted=_process_goes_on,
     )

@@ -212,14 +212,17 @@ def _running(target: Target) -> list[Stat]:
     return [entry]
 
 
-def retire_all(find: Find, grace: float, timeout: float) -> Ended:
+def retire_all(
+    find: Find, grace: float, timeout: float, is_wanted: Callable[[], bool] | None = None
+) -> Ended:
     """End everything that ``find`` names, calling it until nothing is left.
 
-    Blocks at most ``max(grace, timeout)`` seconds: call it in a thread.
+    Blocks at most ``max(grace, timeout)`` seconds: call it in a thread. Raises GivenUp soon
+    after ``is_wanted`` has said no.
     """
     finder = _Finder(find)
     retirement = Retirement(finder, grace, timeout)
-    leftovers = run(retirement)
+    leftovers = run(retirement, is_wanted)
     left = {leftover.target for leftover in leftovers}
     ended = frozenset(target for target in finder.seen if target not in left)
     return Ended(ended, ended.intersection(retirement.killed), tuple(leftovers))

@@ -25,7 +25,7 @@ from ..models import CleanResult, Exit, LaunchRecord
 from ..processes import look as processes_look
 from ..processes.orphans import Ended, survivors_of
 from ..processes.snapshot import Snapshot
-from ..runtime.retire import Target, open_pidfd, send
+from ..runtime.retire import Target, open_pidfd, send, wait
 from .owners import Owners, gather
 
 Look = Callable[[], Snapshot]
@@ -105,11 +105,17 @@ class Estates:
                 self.claimed[known.view.path].view = known.view
         return owners
 
-    def wait_for_keepers(self, launches: Collection[str] | None, patience: float) -> None:
+    def wait_for_keepers(
+        self,
+        launches: Collection[str] | None,
+        patience: float,
+        is_wanted: Callable[[], bool] | None = None,
+    ) -> None:
         """Give living keepers of these launches (None: of all) the time to do it themselves.
 
         They are the better killers: nothing below them needs to be proven. One that was
-        stopped is continued. Returns as soon as none is left.
+        stopped is continued. Returns as soon as none is left. Raises GivenUp soon after
+        ``is_wanted`` has said no.
         """
         deadline = time.monotonic() + patience
         watched = self._open_keepers(launches)
@@ -121,7 +127,7 @@ class Estates:
                 poller = select.poll()
                 for fd in watched:
                     poller.register(fd, select.POLLIN)
-                for fd, _ in poller.poll(left * 1000 + 1):
+                for fd in wait(poller, left, is_wanted):
                     launch_id, woken = watched.pop(fd)
                     self.finished[launch_id] = woken
                     os.close(fd)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ..processes import look as processes_look
 from ..processes.orphans import Ended, retire_all, target_of
 from ..runtime.procfs import Stat
-from ..runtime.retire import Target
+from ..runtime.retire import GivenUp, Target
 from .estate import Estates, Look
 from .owners import KnownOwner, Owners, gather
 
@@ -82,11 +82,13 @@ def recover(
     patience: float | None = None,
     history_limit: int = 500,
     look: Look = processes_look.take,
+    is_wanted: Callable[[], bool] | None = None,
 ) -> Recovery:
     """Find what dead owners left and end it; never raises for one owner's sake.
 
     ``folders`` hold journals, ``runtime_dirs`` connection files. ``patience`` is how long
     a living keeper may take to finish by itself, ``grace`` and one second by default.
+    Once ``is_wanted`` says no it stops where it is; the next recovery goes on from there.
     """
     started = time.monotonic()
     where = list(folders)
@@ -103,8 +105,12 @@ def recover(
         for owner in owners.dead:
             estates.claim(owner.view.path)
         kernels = _open_kernels(estates)
-        estates.wait_for_keepers(None, grace + 1.0 if patience is None else patience)
-        ended = _end(estates, grace, timeout)
+        try:
+            wait = grace + 1.0 if patience is None else patience
+            estates.wait_for_keepers(None, wait, is_wanted)
+            ended = _end(estates, grace, timeout, is_wanted)
+        except GivenUp:
+            return _nothing(mode, started, ("it was given up, since this process ends",))
         estates.settle(ended)
         files = [
             path
@@ -135,7 +141,9 @@ def recover(
     return done
 
 
-def _end(estates: Estates, grace: float, timeout: float) -> Ended:
+def _end(
+    estates: Estates, grace: float, timeout: float, is_wanted: Callable[[], bool] | None
+) -> Ended:
     whose: dict[Target, str] = {}
 
     def find() -> list[Stat]:
@@ -148,7 +156,7 @@ def _end(estates: Estates, grace: float, timeout: float) -> Ended:
                     found.append(entry)
         return found
 
-    ended = retire_all(find, grace, timeout)
+    ended = retire_all(find, grace, timeout, is_wanted)
     for target in ended.ended:
         estates.claimed[whose[target]].ended.add(target)
     return ended

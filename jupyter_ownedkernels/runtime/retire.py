@@ -24,6 +24,8 @@ from . import procfs
 _BLIND_INTERVAL = 0.01
 # An empty walk must be seen twice: a list of children may miss one while siblings end.
 _QUIET_WALKS = 2
+# How often to ask whether the retirement is still wanted, where that may change.
+_GLANCE = 0.1
 
 
 class Target(NamedTuple):
@@ -201,8 +203,15 @@ class Retirement:
         self._forget({})
 
 
-def run(retirement: Retirement) -> list[Leftover]:
-    """Drive a retirement to its end, blocking; for owner, recovery and doctor."""
+class GivenUp(Exception):
+    """Nobody wants the retirement any more; what it has begun is not finished."""
+
+
+def run(retirement: Retirement, is_wanted: Callable[[], bool] | None = None) -> list[Leftover]:
+    """Drive a retirement to its end, blocking; for owner, recovery and doctor.
+
+    Raises GivenUp soon after ``is_wanted`` has said no.
+    """
     try:
         while True:
             pause = retirement.step()
@@ -211,6 +220,19 @@ def run(retirement: Retirement) -> list[Leftover]:
             poller = select.poll()
             for fd in retirement.fds:
                 poller.register(fd, select.POLLIN)
-            poller.poll(pause * 1000)
+            wait(poller, pause, is_wanted)
     finally:
         retirement.close()
+
+
+def wait(poller: select.poll, seconds: float, is_wanted: Callable[[], bool] | None) -> list[int]:
+    """The descriptors that are ready, after at most ``seconds``. Raises GivenUp."""
+    if is_wanted is None:
+        return [fd for fd, _ in poller.poll(seconds * 1000)]
+    until = time.monotonic() + seconds
+    while is_wanted():
+        left = max(until - time.monotonic(), 0.0)
+        ready = poller.poll(min(left, _GLANCE) * 1000)
+        if ready or left <= _GLANCE:
+            return [fd for fd, _ in ready]
+    raise GivenUp
