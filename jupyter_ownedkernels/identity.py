@@ -47,6 +47,8 @@ class World:
     host: str
     boot_id: str
     pid_ns: int
+    over: bool = False
+    """Proven to have ended: this machine itself, before it was last started."""
 
     @property
     def known(self) -> bool:
@@ -128,6 +130,8 @@ def of_self() -> Identity:
 def compare(recorded: Identity) -> Verdict:
     """Look for the recorded process now. Never raises for what it cannot read."""
     here = this_world()
+    if recorded.world.over:
+        return Verdict.GONE
     if not recorded.world.known or not here.known:
         return Verdict.UNKNOWN
     if recorded.world != here:

@@ -115,6 +115,8 @@ class OwnerRecord:
     url: str = ""
     started_at: float = 0.0
     version: str = ""
+    machine: str = ""
+    """Tells installed systems apart, where the system has such an id."""
 
     def to_json(self) -> dict[str, Any]:
         identity = self.identity.to_json() if self.identity else None
@@ -131,6 +133,7 @@ class OwnerRecord:
             url=_typed(data, "url", str),
             started_at=_typed(data, "started_at", float),
             version=_typed(data, "version", str),
+            machine=_optional(data, "machine", str) or "",
         )
 
 

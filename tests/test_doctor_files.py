@@ -12,8 +12,8 @@ from support.tables import NOW, UID, WORLD, Table, gone, launch, view
 
 from jupyter_ownedkernels.connections import Candidate, FileIdentity, Listing, Ports, Server
 from jupyter_ownedkernels.doctor.files import Questions, Verdicts, stale_files
-from jupyter_ownedkernels.doctor.place import why_shared
 from jupyter_ownedkernels.identity import Identity
+from jupyter_ownedkernels.journal.place import why_shared
 from jupyter_ownedkernels.models import State
 
 FOLDER = "/run/user/1000/jupyter"

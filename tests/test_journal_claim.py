@@ -232,6 +232,7 @@ def test_the_journal_of_another_world_is_never_removed(world: str, dead: str) ->
     assert found is not None
     line = found.to_json()
     line["identity"][world] = 7 if world == "pid_ns" else "other"
+    line["machine"] = "another"  # of this one an earlier boot is proven over
     rewrite(dead, {"event": "owner", **line})
     with journal.claim(dead) as claim:  # type: ignore[union-attr]
         result = claim.remove(100)

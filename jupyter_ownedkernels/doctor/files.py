@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from .. import connections
 from ..connections import Answer, Candidate, Listing, Ports, Server
+from ..journal.place import why_shared
 from ..models import Finding, LaunchRecord
 from ..recovery.owners import KnownOwner, Owners
 from .findings import Item, file_id, shown_only
-from .place import why_shared
 
 KnownLaunch = tuple[KnownOwner, LaunchRecord]
 

@@ -12,12 +12,13 @@ import os
 from typing import Any
 
 from ..errors import JournalError
+from ..identity import Verdict
 from ..models import CleanResult
 from ..runtime import lock as journal_lock
 from ..runtime import records
 from ..runtime.lock import Lock
 from . import read as journal_read
-from .fold import StillThere
+from .fold import Fold, StillThere
 from .history import bury
 from .read import JournalView
 from .writer import JournalWriter
@@ -72,14 +73,36 @@ class Claim(JournalWriter):
             return self._result("refused", view.reason)
         data = journal_read.read_bytes(self._fd)
         fold = journal_read.fold_of(data)[0]
+        if view.over:
+            fold.world_is_over()
         if not journal_read.forgettable(fold, still_there):
             return self._result("kept", "something on record may still run")
+        return self._unlink(fold, history_limit)
+
+    def _unlink(self, fold: Fold, history_limit: int) -> CleanResult:
         try:
             bury(os.path.dirname(self.path), fold, history_limit)
             os.unlink(self.path)
         except (OSError, ValueError) as error:
             return self._result("not-permitted", str(error))
         return self._result("removed", "")
+
+    def forget(self, history_limit: int) -> CleanResult:
+        """Remove another world's journal that is :func:`.machine.outdated`; nothing but it.
+
+        Refused where its owner may hold it: only a lock that was taken proves the contrary.
+        """
+        try:
+            view = self.view()
+        except JournalError as error:
+            return self._result("refused", str(error))
+        if not self.locked or not records.is_at(self._fd, self.path):
+            return self._result("kept", "somebody may hold it")
+        verdict = journal_read.owner_verdict(view)
+        if verdict is not Verdict.FOREIGN:
+            return self._result("refused", f"it is no other world's: {verdict.value}")
+        fold = journal_read.fold_of(journal_read.read_bytes(self._fd))[0]
+        return self._unlink(fold, history_limit)
 
     def _result(self, outcome: Any, reason: str) -> CleanResult:
         return CleanResult(self.path, "stale_file", outcome, reason)

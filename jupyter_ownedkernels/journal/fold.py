@@ -71,6 +71,25 @@ class Fold:
     def world(self) -> World | None:
         return self.owner.identity.world if self.owner and self.owner.identity else None
 
+    def world_is_over(self) -> None:
+        """The owner's world has ended, and with it every process that was recorded in it."""
+        world = self.world
+        if self.owner is None or world is None:
+            return
+        ended = replace(world, over=True)
+
+        def moved(one: Identity | None) -> Identity | None:
+            return replace(one, world=ended) if one is not None and one.world == world else one
+
+        self.owner = replace(self.owner, identity=moved(self.owner.identity))
+        for launch_id, launch in self.launches.items():
+            self.launches[launch_id] = replace(
+                launch,
+                keeper=moved(launch.keeper),
+                process=moved(launch.process),
+                kernel=moved(launch.kernel),
+            )
+
     def matters(self, launch: LaunchRecord, still_there: StillThere) -> bool:
         """Whether something of the launch may run: never forget such a one."""
         world = self.world

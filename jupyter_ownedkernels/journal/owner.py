@@ -10,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 from .. import __version__, identity
 from ..models import OwnerRecord
 from ..runtime import procfs
+from .machine import this_machine
 
 _made_here: set[str] = set()
 
@@ -26,7 +27,14 @@ def this_owner(owner_id: str, url: str = "") -> OwnerRecord:
     except (KeyError, OSError, ImportError):  # no such user in the system's list
         user = str(os.getuid()) if hasattr(os, "getuid") else ""
     return OwnerRecord(
-        owner_id, me, user, procfs.host(), without_secrets(url), time.time(), __version__
+        owner_id,
+        me,
+        user,
+        procfs.host(),
+        without_secrets(url),
+        time.time(),
+        __version__,
+        this_machine(),
     )
 
 

@@ -15,6 +15,7 @@ from ..runtime import records
 from ..runtime.files import FileIdentity
 from ..runtime.lock import READ_FLAGS
 from .fold import Fold, StillThere
+from .machine import is_of_an_earlier_boot
 from .owner import is_former_self
 
 MAX_BYTES = 64 << 20
@@ -42,6 +43,15 @@ class JournalView:
     processes of anybody else."""
     file: FileIdentity | None
     history: tuple[HistoryEntry, ...] = field(repr=False, default=())
+
+    @property
+    def over(self) -> bool:
+        """Whether it was written before this machine was last started: all in it is gone."""
+        return (
+            self.owner is not None
+            and self.owner.identity is not None
+            and self.owner.identity.world.over
+        )
 
     @property
     def open(self) -> list[LaunchRecord]:
@@ -100,6 +110,8 @@ def view_of(fd: int, path: str) -> JournalView:
     except OSError as error:
         raise JournalError(f"{path}: {error.strerror or error}") from error
     fold, damaged, torn = fold_of(data)
+    if is_of_an_earlier_boot(fold.owner, os.path.dirname(path)):
+        fold.world_is_over()
     reason = ""
     if len(data) > MAX_BYTES:
         reason = "it is too long to be read"

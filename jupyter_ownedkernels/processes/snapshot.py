@@ -91,6 +91,8 @@ class Snapshot:
 
     def verdict(self, recorded: Identity) -> Verdict:
         """As :func:`identity.compare`, against this table."""
+        if recorded.world.over:
+            return Verdict.GONE
         if not recorded.world.known or not self.world.known:
             return Verdict.UNKNOWN
         if recorded.world != self.world:

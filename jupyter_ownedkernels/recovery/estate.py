@@ -250,6 +250,10 @@ def _candidate(path: str) -> connections.Candidate | None:
 def _exit(launch: LaunchRecord) -> Exit | None:
     if launch.exit is not None or (launch.process is None and launch.running_at is None):
         return launch.exit
+    at, summary = time.time(), "ended because the process that owned it died"
+    if launch.process is not None and launch.process.world.over:
+        at -= time.clock_gettime(time.CLOCK_BOOTTIME)
+        summary = "ended with everything else when the machine was started again"
     return Exit(
         code=None,
         signal=None,
@@ -258,6 +262,6 @@ def _exit(launch: LaunchRecord) -> Exit | None:
         cause="owner-died",
         max_rss_bytes=None,
         cpu_s=None,
-        at=time.time(),
-        summary="ended because the process that owned it died",
+        at=at,
+        summary=summary,
     )

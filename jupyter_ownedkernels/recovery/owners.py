@@ -76,6 +76,8 @@ def standing_of(view: JournalView, lock: Lock, table: Snapshot) -> tuple[Standin
         return Standing.HELD, "its journal is locked: a clean-up is at work, or the owner lives"
     if former:
         return Standing.DEAD, f"its owner, process {recorded.pid}, is another program now"
+    if view.over:
+        return Standing.DEAD, "this machine was started again since its owner ran"
     if verdict is Verdict.DIFFERENT:
         return Standing.DEAD, f"its owner is dead: process number {recorded.pid} is another's now"
     return Standing.DEAD, f"its owner, process {recorded.pid}, is dead"

@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from ..errors import JournalError
+from ..journal import journal
+from ..journal.machine import outdated
 from ..processes import look as processes_look
 from ..processes.orphans import Ended, retire_all, target_of
 from ..runtime.procfs import Stat
 from ..runtime.retire import GivenUp, Target
 from .estate import Estates, Look
-from .owners import KnownOwner, Owners, gather
+from .owners import KnownOwner, Owners, Standing, gather
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +100,8 @@ def recover(
     except OSError as error:
         log.info("No recovery: %s", error)
         return _nothing(mode, started, (str(error),))
+    if mode == "clean":
+        _forget_foreign(owners, history_limit)
     if not owners.dead:
         return _nothing(mode, started)
     if mode == "report":
@@ -139,6 +144,21 @@ def recover(
     if done.did_something:
         log.info("Recovery: %s", done.message)
     return done
+
+
+def _forget_foreign(owners: Owners, history_limit: int) -> None:
+    """Nobody can prove their end; so that they do not grow without bound, the oldest go."""
+    foreign = [one.view for one in owners.having(Standing.FOREIGN)]
+    for view in outdated(foreign, owners.table.now):
+        try:
+            claim = journal.claim(view.path)
+        except JournalError as error:
+            log.debug("An old journal of another machine stays: %s", error)
+            continue
+        if claim is not None:
+            with claim:
+                result = claim.forget(history_limit)
+            log.debug("Old journal of another machine %s: %s", view.path, result.outcome)
 
 
 def _end(

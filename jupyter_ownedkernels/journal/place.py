@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import re
 
-from ..journal import folder as journal_folder
 from ..runtime import procfs
+from . import folder as journal_folder
 
-_INITIAL_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, the same on every Linux
+INITIAL_NAMESPACE = 0xEFFFFFFC
+"""That of the machine itself: PROC_PID_INIT_INO, the same on every Linux."""
+
 _OWN_TO_A_CONTAINER = frozenset({"overlay", "aufs", "tmpfs", "ramfs", "rootfs"})
 _LOCAL = _OWN_TO_A_CONTAINER | {
     "apfs",
@@ -49,7 +51,7 @@ def why_shared(folder: str, mountinfo: str = "/proc/self/mountinfo", namespace: 
     kind = _kind_of(place, mountinfo)
     if kind not in _LOCAL:
         return f"other machines may share the folder's file system ({kind or 'unknown'})"
-    if (procfs.pid_namespace() if namespace < 0 else namespace) == _INITIAL_NAMESPACE:
+    if (procfs.pid_namespace() if namespace < 0 else namespace) == INITIAL_NAMESPACE:
         return ""
     if kind in _OWN_TO_A_CONTAINER or _on_root_device(place):
         return ""
