@@ -83,7 +83,7 @@ class OwnedKernels(Configurable):
     )
 
     standby = Integer(
-        0,
+        1,
         min=0,
         max=8,
         config=True,

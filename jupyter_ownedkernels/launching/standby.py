@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import LaunchError, WarmLost
 from ..runtime import wire
+from . import ports
 from .choice import of_template
 from .spawners import LAUNCH_MARKER
 
@@ -58,9 +59,9 @@ class Standby:
     """One booted kernel, with the channel on which it can be claimed."""
 
     def __init__(
-        self, choice: Choice, launch: Launch, channel: socket.socket, ports: dict[str, int]
+        self, choice: Choice, launch: Launch, channel: socket.socket, taken: dict[str, int]
     ) -> None:
-        self.choice, self.launch, self.channel, self.ports = choice, launch, channel, ports
+        self.choice, self.launch, self.channel, self.ports = choice, launch, channel, taken
         self.shape = tuple(launch.request.argv)
         self.environment = _significant(launch.request.env)
         self.reserved_at: float | None = None
@@ -72,6 +73,9 @@ class Standby:
     def end(self) -> None:
         self.channel.close()
         self.launch.close()
+        if self.reserved_at is None:
+            # Else they are in the connection file of whoever reserved it, and given back there.
+            ports.give_back(self.ports)
 
 
 class StandbyKernels:
@@ -169,11 +173,14 @@ class StandbyKernels:
         )
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         null = os.open(os.devnull, os.O_RDWR)
+        taken = ports.take()
         try:
+            wire.send(ours, {"op": "boot", "ports": taken})
             stdio = [null, null, null, theirs.fileno()]
             launch = self._launcher.submit(request, stdio, process)
         except BaseException:
             ours.close()
+            ports.give_back(taken)
             raise
         finally:
             theirs.close()
@@ -190,8 +197,9 @@ class StandbyKernels:
         except BaseException:
             ours.close()
             launch.close()
+            ports.give_back(taken)
             raise
-        return Standby(choice, launch, ours, dict(told["ports"]))
+        return Standby(choice, launch, ours, taken)
 
     # -- claiming one --------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import os
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from jupyter_client.connect import LocalPortCache
+from ..launching.ports import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from jupyter_client.kernelspec import KernelSpec
 
     from ..ownership import Ownership
-
-_PORTS = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")
 
 
 def environment_of(spec: KernelSpec, base: Mapping[str, str]) -> dict[str, str]:
@@ -42,7 +40,7 @@ def reserve(ownership: Ownership, manager: Any, kwargs: Mapping[str, Any]) -> bo
         and manager.ip in ("", "127.0.0.1")
         and manager.cache_ports
         and encryption in (None, False, "disabled")
-        and not any(getattr(manager, name) for name in _PORTS)
+        and not any(getattr(manager, name) for name in NAMES)
     )
     if not plain or kwargs.get("independent"):
         return False
@@ -56,5 +54,4 @@ def reserve(ownership: Ownership, manager: Any, kwargs: Mapping[str, Any]) -> bo
         return False
     for name, port in ports.items():
         setattr(manager, name, port)
-    LocalPortCache.instance().currently_used_ports.update(ports.values())
     return True

@@ -12,6 +12,7 @@ Kernel to owner
     ``claimed``   it has become that kernel
     ``unfit``     ``reason``; it ends itself
 Owner to kernel
+    ``boot``      ``ports``: by the names of the connection file. Sent before it is started
     ``claim``     ``argv``, ``env``, ``cwd``, ``umask``, ``connection_file``; the three streams
 """
 
@@ -70,11 +71,17 @@ class Standby:
                 os._exit(1)
             start(app)
 
-        self._replace(application, "init_connection_file", lambda app: None)
+        self._replace(application, "init_connection_file", lambda app: self._take_ports(app))
         self._replace(application, "write_connection_file", lambda app, **kwargs: None)
         self._replace(history, "new_session", lambda manager, conn=None: None)
         self._replace(application, "init_gui_pylab", hold)
         self._replace(application, "start", never_unclaimed)
+
+    def _take_ports(self, app: Any) -> None:
+        """The owner's choice: it knows which ports are promised to kernels that start."""
+        order, _ = wire.receive(self._channel)
+        for name in _PORTS:
+            setattr(app, name, order["ports"][name])
 
     def _replace(self, owner: Any, name: str, function: Callable[..., Any]) -> None:
         inherited = name not in owner.__dict__

@@ -7,6 +7,7 @@ it returns is printed as JSON on the last line.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -44,14 +45,23 @@ def open_fds() -> int:
 
 
 async def settled() -> None:
-    """Wait until the warm spawner, which is made ready in the background, is there."""
+    """Wait until what is made ready in the background is there: warm spawner, standby kernel."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        states = {entry["state"] for entry in ownership.current().warm.to_json()}
-        if "starting" not in states:
+        pool = ownership.current().warm
+        entries = pool.to_json()
+        wanted = 0 if pool.standby.reason else pool.standby.count
+        if all(entry["state"] != "starting" and entry["standby"] >= wanted for entry in entries):
             return
         await asyncio.sleep(0.02)
-    raise TimeoutError(f"warm spawners: {states}")
+    raise TimeoutError(f"warm spawners: {entries}, standby: {pool.standby.reason}")
+
+
+def standing_by() -> set[int]:
+    """Kernels that are kept ready for a next start, and their keepers."""
+    kernels = ownership.current().warm.standby.pids()
+    found = {pid: procfs.stat(pid) for pid in kernels}
+    return {pid for one in found.values() if one is not None for pid in (one.pid, one.ppid)}
 
 
 class Crossing:
@@ -83,6 +93,12 @@ class Crossing:
         except Exception as error:
             self.wrong.append(f"{what}: {error!r}")
 
+    @staticmethod
+    def kill(pid: int) -> None:
+        # Starts at once may lose a port to each other, and then the kernel has ended by itself.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
     async def round(self, wish: str) -> None:
         kernels = self.kernels
         kernel_id = await kernels.start_kernel()
@@ -96,11 +112,11 @@ class Crossing:
                 task.add_done_callback(lambda _: done.done() or done.set_result(None))
 
             kernel.add_restart_callback(callback, "restart")
-            os.kill(pid, signal.SIGKILL)
+            self.kill(pid)
             await asyncio.wait_for(done, 30)
         else:
             if self.random.random() < 0.7:
-                os.kill(pid, signal.SIGKILL)
+                self.kill(pid)
             await asyncio.sleep(self.random.choice([0, 0.005, 0.02, 0.1, 0.4]))
             await self.cross(wish, kernel_id)
         if kernel_id in kernels:
@@ -146,7 +162,10 @@ async def crossing(app: ServerApp, seed: str, rounds: str, together: str) -> dic
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline and (len(asyncio.all_tasks()) > 1 or open_fds() > before):
         await asyncio.sleep(0.05)
+    await settled()
     below = procfs.descendants(os.getpid())
+    for pid in standing_by():
+        del below[pid]
     return {
         "wrong": scene.wrong,
         "fds": [before, open_fds()],

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jupyter_client.connect import LocalPortCache
 from warm_kernels import Kennel, until
 
 from jupyter_ownedkernels.errors import WarmLost
 from jupyter_ownedkernels.launching import standby as launcher_standby
+from jupyter_ownedkernels.runtime import procfs
 
 
 @pytest.fixture
@@ -57,6 +59,26 @@ def test_a_claim_is_followed_by_another_one(ready: Kennel) -> None:
     assert kernel.pid == first
     assert kernel.value("1 + 1") == 2
     assert waiting(ready) != first
+
+
+def test_its_ports_are_promised_to_nobody_else_until_it_has_ended(ready: Kennel) -> None:
+    """Any free port may be one that a kernel that starts just now was told to bind."""
+    promised = LocalPortCache.instance().currently_used_ports
+    pid = waiting(ready)
+    (one,) = ready.pool.standby._ready
+    assert set(one.ports.values()) <= set(procfs.tcp_listeners(pid))
+    assert set(one.ports.values()) <= promised
+    ports = reserve(ready)
+    assert ports == one.ports
+    with pytest.raises(WarmLost):
+        ready.forked(ready.request(ports, cwd=str(ready.folder / "none")))
+    # In a connection file: they are given back by whoever wrote it.
+    assert set(ports.values()) <= promised
+    assert ready.forked() is not None
+    waiting(ready)
+    (other,) = ready.pool.standby._ready
+    ready.pool.close()
+    assert not set(other.ports.values()) & promised
 
 
 def test_claimed_is_claimed_once(ready: Kennel) -> None:
