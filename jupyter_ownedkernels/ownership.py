@@ -61,6 +61,7 @@ class Ownership:
         self.launcher = Launcher(self.owner.owner_id, on_lost=self._retire_lost)
         warm = (settings.warm, settings.warm_preload, settings.standby)
         self.warm = WarmPool(self.launcher, *warm)
+        self.unwatched_because: str | None = None  # of the newest launch that was to be watched
         self._kernels: dict[str, OwnedKernel] = {}
         self._listeners: list[Listener] = []
         self._lock = threading.RLock()
@@ -162,19 +163,15 @@ class Ownership:
         launch.retired.add_done_callback(lambda future: self._retired(kernel, future))
         return launch
 
-    def unwatched(self, kernel: OwnedKernel, pid: int, reason: str) -> None:
-        """The launch was made the stock way: nothing ends it when this process dies."""
+    def unwatched(self, kernel: OwnedKernel, pid: int, reason: str, wanted: bool = False) -> None:
+        """Launched the stock way, as ``wanted`` or not: nothing ends it with this process."""
         kernel.unwatched_reason = reason
+        if not wanted:
+            self.unwatched_because = reason
         process = identity.of_pid(pid)
         facts: dict[str, Any] = {"process": process, "sessions": (pid,), "launch_mode": "stock"}
         self.transition(kernel, State.UNWATCHED, **facts)
-        self.journal.running(
-            kernel.record.launch_id,
-            keeper=None,
-            process=process,
-            sessions=(pid,),
-            launch_mode="stock",
-        )
+        self.journal.running(kernel.record.launch_id, keeper=None, **facts)
 
     def wish(self, kernel_id: str, cause: Cause) -> None:
         """Somebody asked for the end; the exit will say so. The later wish stands."""
@@ -249,6 +246,7 @@ class Ownership:
         if future.cancelled() or future.exception() is not None or kernel.state is State.ENDED:
             return
         started = future.result()
+        self.unwatched_because = None
         keeper = self._identity(started.keeper_pid, started.keeper_start_ticks)
         process = self._identity(started.pid, started.start_ticks)
         facts: dict[str, Any] = {

@@ -201,7 +201,7 @@ class OwnedProvisioner(LocalProvisioner):
         self, kernel: OwnedKernel, cmd: list[str], kwargs: dict[str, Any], reason: str
     ) -> None:
         self.process = StockProcess.start(cmd, kwargs)
-        self.ownership.unwatched(kernel, self.process.pid, reason)
+        self.ownership.unwatched(kernel, self.process.pid, reason, wanted=kwargs["independent"])
         if not kwargs["independent"]:
             self.log.warning(
                 "Kernel %s is not watched, it may outlive this process: %s", self.kernel_id, reason

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import LaunchError, WarmLost
 from ..runtime import wire
-from . import ports
+from . import memory, ports
 from .choice import of_template
 from .spawners import LAUNCH_MARKER
 
@@ -42,17 +42,6 @@ _CLAIM_TIMEOUT = 3.0
 _RESERVATION = 30.0
 # The kernel that was just started has the processor first.
 _HEAD_START = 0.3
-
-
-def memory_is_low() -> bool:
-    """Less than a tenth, or 256 MB, would be available to programs."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as stream:
-            found = dict(line.split(":", 1) for line in stream)
-        total, free = (int(found[name].split()[0]) for name in ("MemTotal", "MemAvailable"))
-    except (OSError, KeyError, ValueError):
-        return False
-    return free < max(total // 10, 256 * 1024)
 
 
 class Standby:
@@ -82,7 +71,7 @@ class StandbyKernels:
     """All standby kernels of one owner. Thread-safe."""
 
     def __init__(
-        self, launcher: Launcher, count: int, low: Callable[[], bool] = memory_is_low
+        self, launcher: Launcher, count: int, low: Callable[[], bool] = memory.is_low
     ) -> None:
         self.count = count
         self.reason: str | None = None

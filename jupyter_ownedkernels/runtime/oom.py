@@ -59,6 +59,29 @@ class Memory:
                 return int(limit)
         return None
 
+    def room(self) -> tuple[int, int] | None:
+        """The limit, and what is left of it: files that are only cached do not count.
+
+        None without a limit.
+        """
+        limit = self.limit()
+        if limit is None or self._folder is None:
+            return None
+        for name in ("memory.current", "memory.usage_in_bytes"):
+            used = _text(os.path.join(self._folder, name)).strip()
+            if used.isdigit():
+                return limit, limit - int(used) + self._cached()
+        return None
+
+    def _cached(self) -> int:
+        assert self._folder is not None
+        lines = _text(os.path.join(self._folder, "memory.stat")).splitlines()
+        found = dict(line.split(" ", 1) for line in lines if " " in line)
+        for name in ("total_inactive_file", "inactive_file"):
+            if found.get(name, "").isdigit():
+                return int(found[name])
+        return 0
+
 
 def memory_of(pid: int) -> Memory:
     """The memory cgroup of a running process."""

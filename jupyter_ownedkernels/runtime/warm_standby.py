@@ -52,7 +52,7 @@ class Standby:
         self._entries = sys.path.count(self._folder)
         self._changed = changed
         self._refuse_folder = refuse_folder
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[Callable[[], None]] = [_first_to_go()]
         self._claimed = False
 
     def arrange(self) -> None:
@@ -161,6 +161,34 @@ class Standby:
         # Where ``python -m`` has put it, unless the kernel's module took it out.
         if sys.path.count(self._folder) > self._entries:
             sys.path[sys.path.index(self._folder)] = os.getcwd()
+
+
+def _first_to_go() -> Callable[[], None]:
+    """When memory runs out nobody misses a kernel that only waits. Answers what undoes it.
+
+    Nobody needs a privilege to go back to where it was.
+    """
+    before = _oom_score_adj()
+    if before is not None:
+        _oom_score_adj("1000")
+
+    def undo() -> None:
+        if before is not None and _oom_score_adj(before) != before:
+            raise Unfit("it cannot be taken back that it is the first to be ended")
+
+    return undo
+
+
+def _oom_score_adj(wanted: str | None = None) -> str | None:
+    try:
+        with open("/proc/self/oom_score_adj", "r+", encoding="ascii") as stream:
+            if wanted is not None:
+                stream.write(wanted)
+                stream.flush()
+                stream.seek(0)
+            return stream.read().strip()
+    except OSError:
+        return None
 
 
 def _take_streams(fds: list[int]) -> None:

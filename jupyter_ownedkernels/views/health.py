@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..launching import layers
+from ..runtime import procfs
 from .kernels import owner_json
 
 if TYPE_CHECKING:
@@ -17,13 +18,21 @@ def health_json(mode: Mode, ownership: Ownership | None, url: str = "") -> dict[
     """Tries each layer once more: call it off the event loop. Takes less than 1 ms."""
     return {
         "mode": mode.name,
-        "reason": mode.reason,
+        "reason": _reason(mode, ownership),
         "owner": _owner(ownership, url),
         "layers": _layers(ownership),
         "spawners": _spawners(ownership),
+        "standby": _standby(ownership),
         "journal": _journal(ownership),
         "version": __version__,
     }
+
+
+def _reason(mode: Mode, ownership: Ownership | None) -> str:
+    """What was settled when the server started may not be what became of the launches."""
+    if ownership is None or ownership.unwatched_because is None:
+        return mode.reason
+    return f"the newest kernel is not watched: {ownership.unwatched_because}"
 
 
 def _owner(ownership: Ownership | None, url: str) -> dict[str, Any] | None:
@@ -35,8 +44,17 @@ def _owner(ownership: Ownership | None, url: str) -> dict[str, Any] | None:
 
 def _layers(ownership: Ownership | None) -> dict[str, dict[str, Any]]:
     found = {layer.name: {"active": layer.active, "why": layer.why} for layer in layers.survey()}
+    found["spawner"] = _spawner(ownership)
     found["warm"] = _warm(ownership)
     return found
+
+
+def _spawner(ownership: Ownership | None) -> dict[str, Any]:
+    if ownership is None:
+        return {"active": False, "why": "no kernels are owned here"}
+    if ownership.unwatched_because is not None:
+        return {"active": False, "why": ownership.unwatched_because}
+    return {"active": True, "why": "each kernel is started below a keeper of its own"}
 
 
 def _warm(ownership: Ownership | None) -> dict[str, Any]:
@@ -45,11 +63,30 @@ def _warm(ownership: Ownership | None) -> dict[str, Any]:
     pool = ownership.warm
     if not pool.enabled:
         return {"active": False, "why": 'switched off by OwnedKernels.warm = "off"'}
-    off = [slot for slot in pool.to_json() if slot["state"] in ("failed", "off")]
+    slots = pool.to_json()
+    off = [slot for slot in slots if slot["state"] in ("failed", "off")]
     if off:
         why = f"off for {off[0]['interpreter']}: {off[0]['reason']}"
-        return {"active": len(off) < len(pool.to_json()), "why": why}
+        return {"active": len(off) < len(slots), "why": why}
+    if not slots:
+        return {"active": True, "why": "no kernel that could be forked was started yet"}
+    if not any(slot["state"] == "ready" for slot in slots):
+        return {"active": True, "why": "an interpreter is being made ready"}
     return {"active": True, "why": "kernels are forked from an interpreter that is ready"}
+
+
+def _standby(ownership: Ownership | None) -> dict[str, Any] | None:
+    if ownership is None or not ownership.warm.enabled:
+        return None
+    standby = ownership.warm.standby
+    pids = standby.pids()
+    looks = [one for one in map(procfs.stat, pids) if one is not None]
+    return {
+        "wanted": standby.count,
+        "pids": pids,
+        "rss_bytes": sum(one.rss_pages for one in looks) * procfs.PAGE_SIZE,
+        "reason": standby.reason,
+    }
 
 
 def _spawners(ownership: Ownership | None) -> list[dict[str, Any]]:
@@ -68,6 +105,7 @@ def _spawners(ownership: Ownership | None) -> list[dict[str, Any]]:
                 "state": "ready" if plain.alive else "ended",
                 "reason": None,
                 "preload": [],
+                "standby": 0,
             }
         )
     return found + ownership.warm.to_json()

@@ -44,6 +44,15 @@ export function describe(
 function describeHealth(health: IHealth, trans: TranslationBundle): ISentence {
   switch (health.mode) {
     case 'full':
+      if (health.layers.spawner?.active === false) {
+        return {
+          tone: 'warning',
+          text: trans.__(
+            'The newest kernel is not watched: %1',
+            asSentence(health.layers.spawner.why)
+          )
+        };
+      }
       return {
         tone: 'good',
         text: trans.__(

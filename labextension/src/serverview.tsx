@@ -90,7 +90,8 @@ function layersLine(health: IHealth, trans: TranslationBundle): ILine {
   const names: Record<string, string> = {
     pidfd: trans.__('process handles'),
     subreaper: trans.__('adoption of orphans'),
-    pdeathsig: trans.__('death signal')
+    pdeathsig: trans.__('death signal'),
+    spawner: trans.__('spawner')
   };
   const layers = Object.entries(health.layers).filter(([id]) => id !== 'warm');
   const missing = layers.filter(([, layer]) => !layer.active);

@@ -77,6 +77,25 @@ def counted_connections() -> Iterator[tuple[int, list[int]]]:
             thread.join()
 
 
+def test_where_no_spawner_can_be_started_nothing_is_said_to_be_watched(
+    servers: Callable[..., RestServer],
+) -> None:
+    config = """
+import pathlib
+import jupyter_ownedkernels.launching.spawners as module
+module.START_SCRIPT = pathlib.Path("/no/such/script")
+"""
+    server = servers(config=config)
+    assert server.get("health")["layers"]["spawner"]["active"]
+    kernel_id = server.start_kernel("mini")
+    found = server.kernel(kernel_id)
+    assert (found["state"], found["launch_mode"]) == ("unwatched", "stock")
+    health = server.get("health")
+    assert health["reason"].startswith("the newest kernel is not watched: ")
+    assert health["layers"]["spawner"] == {"active": False, "why": found["reason"]}
+    server.end_kernel(kernel_id)
+
+
 def test_behind_a_gateway(private: Workspace) -> None:
     with (
         counted_connections() as (port, knocked),

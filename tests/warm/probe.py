@@ -69,6 +69,8 @@ def look():  # type: ignore[no-untyped-def]
     os.umask(mask)
     seen["umask"] = mask
     seen["nice"] = [os.nice(0), os.sched_getscheduler(0), sorted(os.sched_getaffinity(0))]
+    with open("/proc/self/oom_score_adj") as stream:
+        seen["oom_score_adj"] = stream.read()
     seen["limits"] = {
         name: resource.getrlimit(getattr(resource, name))
         for name in dir(resource)

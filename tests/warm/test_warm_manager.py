@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,9 +16,13 @@ from jupyter_client.manager import AsyncKernelManager
 from warm_kernels import until
 
 from jupyter_ownedkernels import ownership
+from jupyter_ownedkernels.doctor.scan import default_scope, scan
 from jupyter_ownedkernels.launching import standby as launcher_standby
 from jupyter_ownedkernels.ownership import Ownership
+from jupyter_ownedkernels.runtime import procfs
 from jupyter_ownedkernels.settings import Settings
+from jupyter_ownedkernels.takeover.manager_class import Mode
+from jupyter_ownedkernels.views.health import health_json
 
 PORTS = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")
 
@@ -93,6 +98,41 @@ def test_a_start_claims_the_kernel_that_stands_by(owner: Ownership) -> None:
             assert found.record.kernel == found.record.process
 
     play(scene)
+
+
+def test_the_one_that_stands_by_is_in_the_health_and_no_stray(owner: Ownership) -> None:
+    mode = Mode("full", "every kernel is watched and on record")
+
+    def standby() -> dict[str, Any]:
+        return dict(health_json(mode, owner)["standby"])
+
+    assert standby() == {"wanted": 1, "pids": [], "rss_bytes": 0, "reason": None}
+    asyncio.run(warmed(owner))
+    (pid,) = owner.warm.standby.pids()
+    assert standby()["pids"] == [pid]
+    assert standby()["rss_bytes"] > 10 << 20
+    folder = owner.settings.runtime_dir
+    assert folder is not None
+    report = scan(default_scope(runtime_dir=folder, journal_dir=None, stale_file_age=0))
+    entry = procfs.stat(pid)
+    assert entry is not None
+    assert not {pid, entry.ppid} & {finding.pid for finding in report.findings}
+    # The system ends it before any kernel of the user, and before the server.
+    assert Path(f"/proc/{pid}/oom_score_adj").read_text().strip() == "1000"
+
+
+def test_warm_starts_that_are_not_there_yet_are_not_said_to_be(owner: Ownership) -> None:
+    mode = Mode("full", "")
+
+    def why() -> str:
+        return str(health_json(mode, owner)["layers"]["warm"]["why"])
+
+    assert "no kernel" in why()
+    argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "x"]
+    owner.warm.prepare(argv, os.environ, "x")
+    assert "being made ready" in why()
+    until(lambda: owner.warm.to_json()[0]["state"] == "ready", "a template")
+    assert "forked from an interpreter that is ready" in why()
 
 
 def test_a_restart_keeps_the_ports_and_is_forked(owner: Ownership) -> None:

@@ -59,6 +59,16 @@ describe('the section of the server', () => {
     expect(text).toContain('disk full. Kernels are watched all the same.');
   });
 
+  it('does not say that all is watched when launches fell back', async () => {
+    const text = await show({
+      layers: { spawner: { active: false, why: 'it could not be started' } }
+    });
+    expect(text).not.toContain('Every kernel is watched');
+    expect(text).toContain(
+      'The newest kernel is not watched: it could not be started.'
+    );
+  });
+
   it('has no lines when nothing is owned', async () => {
     const text = await show({ mode: 'inactive', reason: 'Gateway' });
     expect(text).toBe('Not active: Gateway.');
