@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from traitlets import Bool, CaselessStrEnum, Float, Integer, List, Unicode
+from collections.abc import Iterator
+
+from traitlets import Bool, CaselessStrEnum, Float, Integer, List, Unicode, default
 from traitlets.config import Configurable
 
 from .settings import Settings
@@ -88,8 +90,14 @@ class OwnedKernels(Configurable):
         max=8,
         config=True,
         help="""How many booted kernels are kept ready for the next starts, once a first
-        kernel was started. They count as memory of the server, about 20 MB each.""",
+        kernel was started. They count as memory of the server, about 20 MB each. Without
+        a server, in a notebook runner or a console, the default is 0.""",
     )
+
+    @default("standby")
+    def _default_standby(self) -> int:
+        """A program that is no server mostly starts one kernel, and none after it."""
+        return int(any("ServerApp" in map(_name, type(one).__mro__) for one in self._above()))
 
     websocket_nodelay = Bool(
         True,
@@ -172,10 +180,18 @@ class OwnedKernels(Configurable):
 
     def _runtime_dir(self) -> str | None:
         """That of the application this belongs to: it may be configured there."""
-        above = self.parent
-        while above is not None:
+        for above in self._above():
             found = getattr(above, "runtime_dir", None)
             if isinstance(found, str) and found:
                 return found
-            above = getattr(above, "parent", None)
         return None
+
+    def _above(self) -> Iterator[object]:
+        above = self.parent
+        while above is not None:
+            yield above
+            above = getattr(above, "parent", None)
+
+
+def _name(kind: type) -> str:
+    return kind.__name__

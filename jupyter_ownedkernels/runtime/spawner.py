@@ -145,9 +145,9 @@ class Spawner:
             wire.close(fds)
 
     def _launch(self, request: dict[str, Any], fds: list[int]) -> None:
-        board = Board()
         request["sigmask"] = self._sigmask
         try:
+            board = Board()
             pid = os.fork()
         except OSError as error:
             with socket.socket(fileno=os.dup(fds[0])) as lease:

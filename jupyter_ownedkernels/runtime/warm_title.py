@@ -4,8 +4,8 @@ A fork keeps the argument area of the template. Linux lets a process name anothe
 of its memory (PR_SET_MM_MAP, no privilege needed since 3.18 where the kernel was built
 with CONFIG_CHECKPOINT_RESTORE), so /proc/PID/cmdline and environ of a forked kernel are
 byte for byte those of an executed one: whoever looks for the connection file's path or
-for the launch marker finds it. Where that is refused the template's line stays, or
-setproctitle writes the line if the interpreter has it.
+for the launch marker finds it. Where that is refused the line is written over the template's,
+if it is not longer; the environment then stays the template's, with the owner's marker.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _PR_SET_MM_MAP = 14
 # Columns of /proc/self/stat, counted after the name, that PR_SET_MM_MAP must repeat.
 _START_CODE, _END_CODE, _START_STACK = 23, 24, 25
 _START_DATA, _END_DATA, _START_BRK = 42, 43, 44
+_ARG_START, _ARG_END = 45, 46
 
 # The areas are this process's argv from then on: they must never be collected.
 _areas: list[mmap.mmap] = []
@@ -51,15 +52,29 @@ def show(argv: Sequence[str], environment: Mapping[str, str]) -> bool:
         os.fsencode(name) + b"=" + os.fsencode(value) + b"\0" for name, value in environment.items()
     )
     try:
-        return _point_at(arguments, variables)
+        return _point_at(arguments, variables) or _write_over(arguments)
     except (OSError, ValueError, AttributeError, ctypes.ArgumentError):
         return False
 
 
-def _point_at(arguments: bytes, variables: bytes) -> bool:
+def _columns() -> list[bytes]:
     with open("/proc/self/stat", "rb") as stream:
         raw = stream.read()
-    columns = raw[raw.rindex(b")") + 2 :].split()
+    return raw[raw.rindex(b")") + 2 :].split()
+
+
+def _write_over(arguments: bytes) -> bool:
+    """In place: what is left of the template's line is filled with zeros."""
+    columns = _columns()
+    start, end = int(columns[_ARG_START]), int(columns[_ARG_END])
+    if not 0 < start < start + len(arguments) <= end:
+        return False
+    ctypes.memmove(start, arguments.ljust(end - start, b"\0"), end - start)
+    return True
+
+
+def _point_at(arguments: bytes, variables: bytes) -> bool:
+    columns = _columns()
     # Private: /proc shows anonymous memory only, and a shared area counts as a file.
     area = mmap.mmap(-1, len(arguments) + len(variables) + 1, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     area.write(arguments + variables)

@@ -187,6 +187,7 @@ def test_no_helper_and_no_file_is_left(ended: Aftermath) -> None:
         assert ended.connection_files == []
 
 
+STANDBY = "ownership.current().warm.standby.pids()"
 WARM = "any(one['state'] == 'ready' for one in ownership.current().warm.to_json())"
 
 
@@ -203,15 +204,21 @@ def real_kernels_ended(request: pytest.FixtureRequest) -> Iterator[Aftermath]:
     try:
         with Owner(workspace) as owner:
             if request.param == "forked":
-                owner.set(warm="auto")
+                owner.set(warm="auto", standby=1)
                 owner.start("first", "plain")
                 owner.run("from jupyter_ownedkernels import ownership")
                 census.wait_until(lambda: owner.run(f"result = {WARM}"), 60, "a template")
             started = owner.run("result = start_together(specs)", specs=specs)
             (spawner, *_) = census.children(owner.pid, "warm-spawner") or [owner.spawner()]
             keepers = census.children(spawner.pid, "kernel-keeper")
-            assert len(keepers) == len(cells if request.param == "forked" else specs)
-            procs = {}
+            # Forked ones have one more: a kernel that stands by.
+            wanted = len(cells) + 1 if request.param == "forked" else len(specs)
+            if request.param == "forked":
+                census.wait_until(lambda: owner.run(f"result = {STANDBY}"), 60, "a standby kernel")
+                keepers = census.children(spawner.pid, "kernel-keeper")
+            assert len(keepers) == wanted
+            procs = {"keepers": set(keepers)}
+            procs["keepers"].update(*(census.below(keeper.pid) for keeper in keepers))
             for kind in specs:
                 scene = "children" if kind in wrapped else kind
                 owner.submit(kind, workspace.scene_code(kind, scene))

@@ -13,9 +13,13 @@ from typing import Any
 
 import pytest
 from jupyter_client.manager import AsyncKernelManager
+from jupyter_server.serverapp import ServerApp
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+from traitlets.config import Config
 from warm_kernels import until
 
 from jupyter_ownedkernels import ownership
+from jupyter_ownedkernels.config import OwnedKernels
 from jupyter_ownedkernels.doctor.scan import default_scope, scan
 from jupyter_ownedkernels.launching import standby as launcher_standby
 from jupyter_ownedkernels.ownership import Ownership
@@ -80,6 +84,18 @@ async def warmed(owner: Ownership) -> None:
 
 def play(scene: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(scene())  # type: ignore[arg-type]
+
+
+def test_one_stands_by_in_a_server_and_none_in_a_program_that_starts_one_kernel() -> None:
+    assert OwnedKernels().settings().standby == 0
+    kernel_manager = AsyncKernelManager()
+    assert OwnedKernels(parent=kernel_manager).settings().standby == 0
+    server = ServerApp()
+    assert OwnedKernels(parent=server).settings().standby == 1
+    below = AsyncKernelManager(parent=AsyncMappingKernelManager(parent=server))
+    assert OwnedKernels(parent=below).settings().standby == 1
+    given = Config({"OwnedKernels": {"standby": 3}})
+    assert OwnedKernels(config=given).settings().standby == 3
 
 
 def test_a_start_claims_the_kernel_that_stands_by(owner: Ownership) -> None:
