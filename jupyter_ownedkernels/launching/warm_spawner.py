@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 WARM_SCRIPT = Path(__file__).parents[1] / "runtime" / "warm_start.py"
 # Importing what a kernel has takes 0.5 to 1 s here; on a cold network disk a minute.
 READY_TIMEOUT = 180.0
+_ROOM_FOR_TITLE = 512
 
 
 class WarmProcess(SpawnerProcess):
@@ -47,6 +48,8 @@ class WarmProcess(SpawnerProcess):
         if reason is not None:
             raise SpawnerUnavailable(reason)
         plan = json.dumps({"module": choice.module, "preload": list(choice.preload)})
+        # Room for a kernel's own command line, where it has to be written over this one.
+        plan = plan.ljust(_ROOM_FOR_TITLE)
         process, control = cls._spawn(
             [choice.interpreter, *choice.flags, str(WARM_SCRIPT)],
             [plan],

@@ -272,14 +272,21 @@ def test_the_debugger_attaches_and_stops_at_a_breakpoint(warm: Kernel) -> None:
     assert stops["success"]
     assert ask("configurationDone", 5)["success"]
     client.execute(code)
-    stopped = None
-    while stopped is None:
-        message = client.get_iopub_msg(timeout=30)
-        if message["msg_type"] == "debug_event" and message["content"]["event"] == "stopped":
-            stopped = message["content"]["body"]
-    frames = ask("stackTrace", 6, threadId=stopped["threadId"])["body"]["stackFrames"]
-    assert frames[0]["line"] == 2
-    assert ask("continue", 7, threadId=stopped["threadId"])["success"]
+
+    def stopped_at(seq: int) -> tuple[int, int]:
+        """The thread and the line, once it has stopped."""
+        while True:
+            message = client.get_iopub_msg(timeout=30)
+            if message["msg_type"] == "debug_event" and message["content"]["event"] == "stopped":
+                thread = message["content"]["body"]["threadId"]
+                frames = ask("stackTrace", seq, threadId=thread)["body"]["stackFrames"]
+                return thread, frames[0]["line"]
+
+    thread, line = stopped_at(6)
+    assert line == 2
+    assert ask("next", 7, threadId=thread)["success"]
+    assert stopped_at(8) == (thread, 3)
+    assert ask("continue", 9, threadId=thread)["success"]
     reply = client.get_shell_msg(timeout=30)
     assert reply["content"]["status"] == "ok"
 
