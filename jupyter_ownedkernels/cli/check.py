@@ -112,7 +112,8 @@ class _Server:
         )
         options = [
             "--no-browser",
-            "--ServerApp.port=0",
+            # Not 0: older servers do not tell which port they got. They try others if it is taken.
+            f"--ServerApp.port={_free_port()}",
             "--ServerApp.ip=127.0.0.1",
             f"--ServerApp.root_dir={folder}",
             "--ServerApp.allow_root=True",
@@ -273,6 +274,13 @@ def _is_removed(path: Path) -> bool:
     while path.exists() and time.monotonic() < deadline:
         time.sleep(0.001)
     return not path.exists()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
 
 
 def _is_free(port: int) -> bool:
