@@ -45,7 +45,8 @@ class OwnedKernels(Configurable):
         max=300.0,
         config=True,
         help="""Seconds after which processes that cannot be ended (in an uninterruptible
-        state, or not ours to signal) are reported instead of waited for.""",
+        state, or not ours to signal) are reported instead of waited for. A longer
+        terminate_grace, and a second after it, is waited for all the same.""",
     )
 
     launch_timeout = Float(

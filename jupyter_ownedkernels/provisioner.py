@@ -24,9 +24,10 @@ from .launching.launch import Exited, LaunchRequest, LeaseLost
 from .launching.readiness import StartUp, is_ready, ports_of
 from .launching.spawners import LAUNCH_MARKER, unsupported_reason
 from .launching.stdio import Stdio
-from .provisioning import standby as provisioner_standby
+from .provisioning import options, standby
 from .provisioning.owned_process import LoadedProcess, OwnedProcess, StockProcess
 from .provisioning.submission import Submission
+from .runtime import retire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from .owned_kernel import OwnedKernel
     from .ownership import Ownership
 
-# What Popen takes and a spawner can do as well. Anything else is launched as stock.
-_UNDERSTOOD = frozenset({"stdin", "stdout", "stderr", "env", "cwd", "umask", "text"})
-_IMPLIED: Mapping[str, object] = {"close_fds": True, "start_new_session": True, "bufsize": -1}
 # Beyond the bound of retiring itself: the way of the report from the keeper to here.
 _REPORT_MARGIN = 2.0
 _SIGNAL_ANSWER_TIMEOUT = 2.0
@@ -58,6 +56,8 @@ class OwnedProvisioner(LocalProvisioner):
     # Popen's shape, but not its class.
     process: Handle | subprocess.Popen[Any] | None = None  # type: ignore[assignment]
     _kernel: OwnedKernel | None = None
+    _asked: Mapping[str, Any] | None = None
+    """The options of the launch as they came, without what ``pre_launch`` makes of them."""
     _start_up = StartUp()
     _ready_told = False
 
@@ -71,9 +71,10 @@ class OwnedProvisioner(LocalProvisioner):
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Decides the ports; those of a standby kernel if one fits."""
+        self._asked = dict(kwargs)
         unsupported = unsupported_reason() is not None
         if self.parent is not None and not self.ports_cached and not unsupported:
-            self.ports_cached = provisioner_standby.reserve(self.ownership, self.parent, kwargs)
+            self.ports_cached = standby.reserve(self.ownership, self.parent, kwargs)
         return await super().pre_launch(**kwargs)
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
@@ -87,7 +88,13 @@ class OwnedProvisioner(LocalProvisioner):
             return await self._launch_unsupported(cmd, kwargs, unsupported)
         scrubbed = self._scrub_kwargs(kwargs)
         independent = bool(scrubbed.pop("independent", False))
-        reason = "started as independent of its owner" if independent else _obstacle(scrubbed)
+        reason = (
+            "started as independent of its owner" if independent else options.obstacle(scrubbed)
+        )
+        if isinstance(self.process, OwnedProcess) and self.process.is_ending:
+            # Whoever restarts a kernel waits five seconds for its end. A longer grace may go on,
+            # and what it is given to has the ports.
+            await self.wait()
         kernel = await asyncio.to_thread(self._begin)
         self._start_up, self._ready_told = StartUp(), False
         again = 1
@@ -162,9 +169,9 @@ class OwnedProvisioner(LocalProvisioner):
         env[LAUNCH_MARKER] = record.launch_id
         request = LaunchRequest(
             launch_id=record.launch_id,
-            argv=_expanded(cmd),
+            argv=options.expanded(cmd),
             env=env,
-            cwd=_folder(kwargs.get("cwd")),
+            cwd=options.folder(kwargs.get("cwd")),
             connection_file=record.connection_file,
             ports=ports_of(cast("Mapping[str, Any]", self.connection_info)),
             detached=record.detached_policy,
@@ -225,7 +232,8 @@ class OwnedProvisioner(LocalProvisioner):
             manager.cleanup_random_ports()
         await self.cleanup(restart=False)
         self.ports_cached = False
-        again = await self.pre_launch(**kwargs)
+        # What pre_launch has used up (extra arguments) or filled in (the environment) begins anew.
+        again = await self.pre_launch(**(kwargs if self._asked is None else self._asked))
         return again.pop("cmd"), self._scrub_kwargs(again)
 
     async def _wait_until_ready(self, process: Handle) -> None:
@@ -270,7 +278,8 @@ class OwnedProvisioner(LocalProvisioner):
     async def wait(self) -> int | None:
         """Wait until the kernel and its core are gone, so that its ports are free.
 
-        Bounded by ``retire_timeout``: what cannot be ended is on record, not waited for.
+        Bounded by ``retire_timeout``, or by the grace where that is longer: what cannot be
+        ended is on record, not waited for.
         """
         process = self.process
         if process is None:
@@ -280,7 +289,9 @@ class OwnedProvisioner(LocalProvisioner):
             if self._kernel is not None:
                 self.ownership.ended(self._kernel, Exited(status), ())
             return status
-        status = await process.wait_async(self.ownership.settings.retire_timeout + _REPORT_MARGIN)
+        settings = self.ownership.settings
+        longest = retire.bound(settings.terminate_grace, settings.retire_timeout)
+        status = await process.wait_async(longest + _REPORT_MARGIN)
         process.close_streams()
         if isinstance(process, StockProcess) and self._kernel is not None:
             self.ownership.ended(self._kernel, Exited(status), ())
@@ -371,28 +382,3 @@ class OwnedProvisioner(LocalProvisioner):
         stored = provisioner_info.get("identity")
         if stored:
             self.process = LoadedProcess(identity.Identity.from_json(stored))
-
-
-def _obstacle(kwargs: Mapping[str, Any]) -> str | None:
-    """Why these launch options need a stock launch; None when a spawner can do them."""
-    for name, value in kwargs.items():
-        if name in _UNDERSTOOD or value is None or value is False:
-            continue
-        if name in _IMPLIED and value == _IMPLIED[name]:
-            continue
-        return f"the launch option {name} cannot be passed to a spawner"
-    return None
-
-
-def _folder(cwd: Any) -> str | None:
-    if cwd is not None:
-        return str(os.fspath(cwd))
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        return None
-
-
-def _expanded(cmd: list[str]) -> list[str]:
-    """As Jupyter's own launcher does: ``~`` is allowed in the command and its arguments."""
-    return [os.path.expanduser(part) for part in cmd]

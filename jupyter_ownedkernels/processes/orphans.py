@@ -217,7 +217,7 @@ def retire_all(
 ) -> Ended:
     """End everything that ``find`` names, calling it until nothing is left.
 
-    Blocks at most ``max(grace, timeout)`` seconds: call it in a thread. Raises GivenUp soon
+    Blocks at most :func:`.runtime.retire.bound` seconds: call it in a thread. Raises GivenUp soon
     after ``is_wanted`` has said no.
     """
     finder = _Finder(find)

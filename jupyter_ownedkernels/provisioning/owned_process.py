@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import threading
-from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import IO, TYPE_CHECKING, Any
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from ..identity import Identity
     from ..launching.launch import Launch, Started
     from ..launching.stdio import Stdio
+
+
+# Seconds; the default of ``retire_timeout``.
+_RETIRE_TIMEOUT = 5.0
 
 
 class OwnedProcess:
@@ -89,21 +93,24 @@ class OwnedProcess:
         """Signal the kernel. Raises PermissionError when nothing of it may be signalled."""
         if self.poll() is not None:
             return
-        answer: Future[int] = self.launch.signal(signum)
+        answer = asyncio.wrap_future(self.launch.signal(signum))
         try:
-            denied = await asyncio.wait_for(asyncio.wrap_future(answer), timeout)
-        except (asyncio.TimeoutError, CancelledError, asyncio.CancelledError):
-            if not answer.cancelled() and not answer.done():
-                return
-            if _cancelling():
-                raise
-            return
+            await asyncio.wait({answer}, timeout=timeout)
+            # Cancelled by the end of the launch: then there is nothing to signal any more.
+            denied = answer.result() if answer.done() and not answer.cancelled() else 0
+        finally:
+            answer.cancel()
         if denied:
             raise PermissionError(1, f"{denied} processes of the kernel may not be signalled")
 
     def retire(self, grace: float) -> None:
         self._retiring = True
         self.launch.retire(grace)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was told to end, or has ended; what it has started may still be there."""
+        return self._retiring or self.poll() is not None
 
     def kill_gracefully(self, grace: float) -> None:
         """SIGKILL at once where :meth:`retire` was called before, else after the grace."""
@@ -117,12 +124,6 @@ class OwnedProcess:
 
     def close_streams(self) -> None:
         self._stdio.close_own_ends()
-
-
-def _cancelling() -> bool:
-    task = asyncio.current_task()
-    cancelling = getattr(task, "cancelling", None)
-    return bool(cancelling()) if cancelling is not None else False
 
 
 class LoadedProcess:
@@ -225,8 +226,6 @@ class StockProcess:
         # The pidfd, not waitpid: the child must stay unreaped.
         fd = os.pidfd_open(self.pid)
         try:
-            import select
-
             poller = select.poll()
             poller.register(fd, select.POLLIN)
             if not poller.poll(None if timeout is None else timeout * 1000):
@@ -268,7 +267,7 @@ class StockProcess:
         if self._retirement is not None:
             self._retirement.escalate(grace)
         elif self._popen.returncode is None:
-            self._retirement = Retirement(self._members, grace, max(grace, 5.0))
+            self._retirement = Retirement(self._members, grace, _RETIRE_TIMEOUT)
             self._retiring = threading.Thread(target=run, args=(self._retirement,), daemon=True)
             self._retiring.start()
 

@@ -1,7 +1,7 @@
 """Start-up recovery: ending what proven-dead owners of this user left on this machine.
 
 Called once, in a background thread, when an owner starts; safe beside other recoveries,
-doctors and starting servers. Bounded by ``patience + max(grace, timeout)`` seconds.
+doctors and starting servers. Bounded by ``patience`` and :func:`.runtime.retire.bound`.
 """
 
 from __future__ import annotations

@@ -140,8 +140,7 @@ class Keeper:
     def _retire(self, grace: float) -> None:
         if self._retirement is None:
             self._facts.learn(self._descendants())
-            timeout = max(self._request["retire_timeout"], grace)
-            self._retirement = Retirement(self._doomed, grace, timeout)
+            self._retirement = Retirement(self._doomed, grace, self._request["retire_timeout"])
         else:
             self._retirement.escalate(grace)
 

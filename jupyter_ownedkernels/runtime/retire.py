@@ -24,6 +24,8 @@ from . import procfs
 _BLIND_INTERVAL = 0.01
 # An empty walk must be seen twice: a list of children may miss one while siblings end.
 _QUIET_WALKS = 2
+# Seconds. What got SIGKILL is a while about it when its memory is large, or swapped out.
+_AFTER_KILL = 1.0
 # How often to ask whether the retirement is still wanted, where that may change.
 _GLANCE = 0.1
 
@@ -103,12 +105,22 @@ def send(target: Target, signum: int, pidfd: int | None = None) -> Sent:
     return Sent.DELIVERED
 
 
+def bound(grace: float, timeout: float) -> float:
+    """The seconds that a retirement takes at most.
+
+    A grace that is longer than the timeout is kept all the same, and so is a moment after it
+    for SIGKILL to do its work: what is ended only then is no leftover.
+    """
+    return max(timeout, grace + _AFTER_KILL)
+
+
 class Retirement:
     """One run of ending all that ``find`` names, driven step by step.
 
     ``find`` looks afresh each time and names the processes that must end, by pid.
     Zombies among them count as ended. The driver (a keeper's loop, or :func:`run`)
-    calls :meth:`step` until it returns None, waiting in between on :attr:`fds`.
+    calls :meth:`step` until it returns None, waiting in between on :attr:`fds`. ``grace``
+    and ``timeout`` are seconds, see :func:`bound`.
     """
 
     def __init__(
@@ -122,7 +134,7 @@ class Retirement:
         self._clock = clock
         now = clock()
         self._kill_at = now + grace
-        self._deadline = now + max(timeout, grace)
+        self._deadline = now + bound(grace, timeout)
         self._held: dict[Target, int | None] = {}
         self._termed: set[Target] = set()
         self._denied: set[Target] = set()

@@ -10,6 +10,8 @@ from support import census
 from support.owner import Owner
 from support.workspace import Workspace
 
+from jupyter_ownedkernels.runtime import procfs
+
 GONE_WITHIN = 10.0
 
 
@@ -43,6 +45,25 @@ def test_late_spawner_gives_no_second_kernel(workspace: Workspace, owner: Owner)
     assert first_file in census.command(told["pid"])
     owner.shut_down("late", now=True)
     assert kernels_of(workspace, "late") == set()
+
+
+def test_a_launch_that_is_made_again_is_the_same(workspace: Workspace, owner: Owner) -> None:
+    """Extra arguments are not lost, and the kernelspec's variables are filled in once."""
+    owner.set(launch_timeout=0.3, ready_timeout=0.0)
+    owner.start("before", workspace.mini("before"))
+    owner.run("os.environ['OK_GROWS'] = 'once'")
+    spec = workspace.mini("again", env={"OK_GROWS": "${OK_GROWS}+"})
+    spawner = owner.spawner()
+    owner.run("os.kill(pid, 19)", pid=spawner.pid)
+    try:
+        told = owner.start("again", spec, extra_arguments=["--bind-after", "-1"])
+    finally:
+        owner.run("os.kill(pid, 18)", pid=spawner.pid)
+    assert told["kind"] == "StockProcess"
+    workspace.note("again")
+    assert census.command(told["pid"])[-2:] == ["--bind-after", "-1"]
+    assert (procfs.environ(told["pid"]) or {})["OK_GROWS"] == "once+"
+    owner.shut_down("again", now=True)
 
 
 CANCEL = """

@@ -1,0 +1,37 @@
+"""The options of a launch: those of ``Popen``, as far as a spawner can do them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+# What Popen takes and a spawner can do as well. Anything else is launched as stock.
+_UNDERSTOOD = frozenset({"stdin", "stdout", "stderr", "env", "cwd", "umask", "text"})
+_IMPLIED: Mapping[str, object] = {"close_fds": True, "start_new_session": True, "bufsize": -1}
+
+
+def obstacle(kwargs: Mapping[str, Any]) -> str | None:
+    """Why these launch options need a stock launch; None when a spawner can do them."""
+    for name, value in kwargs.items():
+        if name in _UNDERSTOOD or value is None or value is False:
+            continue
+        if name in _IMPLIED and value == _IMPLIED[name]:
+            continue
+        return f"the launch option {name} cannot be passed to a spawner"
+    return None
+
+
+def folder(cwd: Any) -> str | None:
+    """The working folder: this process's where none is given; None when that is gone."""
+    if cwd is not None:
+        return str(os.fspath(cwd))
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
+
+
+def expanded(cmd: list[str]) -> list[str]:
+    """As Jupyter's own launcher does: ``~`` is allowed in the command and its arguments."""
+    return [os.path.expanduser(part) for part in cmd]

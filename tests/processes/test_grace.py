@@ -1,0 +1,45 @@
+"""A grace that is longer than ``retire_timeout``: it is kept, and nothing is reported too early."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+from support import census
+from support.owner import Owner
+from support.workspace import Workspace
+
+from jupyter_ownedkernels.runtime import procfs, retire
+
+DEAF = "import signal; signal.signal(15, signal.SIG_IGN); print(flush=True); signal.pause()"
+
+
+def test_what_is_killed_after_the_grace_is_no_leftover() -> None:
+    with subprocess.Popen([sys.executable, "-c", DEAF], stdout=subprocess.PIPE) as deaf:
+        assert deaf.stdout is not None
+        deaf.stdout.readline()
+
+        def find() -> list[procfs.Stat]:
+            entry = procfs.stat(deaf.pid)
+            return [entry] if entry is not None else []
+
+        try:
+            assert retire.run(retire.Retirement(find, grace=0.3, timeout=0.1)) == []
+            assert deaf.wait(30) == -signal.SIGKILL
+        finally:
+            deaf.kill()
+
+
+def test_the_next_launch_waits_for_the_grace(workspace: Workspace, owner: Owner) -> None:
+    """What the kernel has left is gone when the next one starts on the same ports."""
+    owner.set(terminate_grace=2.5, retire_timeout=0.1, ready_timeout=0.0)
+    owner.start("deaf", workspace.mini("deaf", "stubborn"))
+    before = set(workspace.note("deaf").values())
+    owner.run(
+        "import asyncio\n"
+        "asyncio.run(managers['deaf'].provisioner.kill(restart=True))\n"
+        "call('deaf', 'start_kernel')"
+    )
+    assert census.describe({proc for proc in before if census.runs(proc)}) == []
+    assert owner.is_alive("deaf")
