@@ -299,6 +299,29 @@ def test_the_gate_sees_a_thread_and_open_files_in_this_very_process() -> None:
     thread.join()
 
 
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import zmq; kept = zmq.Context.instance(); look()", "a ZeroMQ context"),
+        ("import zmq; zmq.Context.instance().term(); look()", None),
+        ("import asyncio\nasync def main(): look()\nasyncio.run(main())", "an event loop"),
+        ("import threading; t = threading.Thread(target=look); t.start(); t.join()", "2 threads"),
+        ("kept = open('/dev/null'); look()", None),
+    ],
+)
+def test_each_rule_of_the_gate_stands_alone(code: str, reason: str | None) -> None:
+    """With every descriptor expected, so that no other rule speaks first."""
+    program = (
+        "import os\n"
+        "from jupyter_ownedkernels.runtime import warm_gate\n"
+        "def look(): print(warm_gate.objection(set(map(int, os.listdir('/proc/self/fd')))))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program + code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == (f"the template has {reason}" if reason else "None")
+
+
 def test_many_at_once(kennel: Kennel) -> None:
     kennel.warm_up()
     found: list[object] = []
