@@ -155,7 +155,8 @@ class Ownership:
         if launch is None:
             launch = self.launcher.submit(request, stdio)
         else:
-            kernel.record = replace(kernel.record, launch_mode="fork")
+            with self._lock:
+                kernel.record = replace(kernel.record, launch_mode="fork")
         kernel.launch = launch
         launch.on_kernel = lambda _: self._kernel_found(kernel, launch)
         launch.started.add_done_callback(lambda future: self._started(kernel, future))
@@ -243,7 +244,7 @@ class Ownership:
         return Identity(identity.this_world(), pid, start_ticks)
 
     def _started(self, kernel: OwnedKernel, future: Future[Started]) -> None:
-        if future.cancelled() or future.exception() is not None or kernel.state is State.ENDED:
+        if future.cancelled() or future.exception() is not None:
             return
         started = future.result()
         self.unwatched_because = None
@@ -255,7 +256,10 @@ class Ownership:
             "sessions": (started.session,),
             "running_at": time.time(),
         }
-        self.transition(kernel, State.RUNNING, **facts)
+        with self._lock:
+            if kernel.state is State.ENDED:  # given up while its start was under way
+                return
+            self.transition(kernel, State.RUNNING, **facts)
         self.journal.running(
             kernel.record.launch_id,
             keeper=keeper,

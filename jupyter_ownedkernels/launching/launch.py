@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..errors import LaunchError
@@ -22,7 +22,8 @@ class LaunchRequest:
 
     launch_id: str
     argv: Sequence[str]
-    env: dict[str, str]
+    env: dict[str, str] = field(repr=False)
+    """Never to be logged."""
     cwd: str | None
     connection_file: str
     ports: Sequence[int] = ()

@@ -99,10 +99,11 @@ class Launcher:
     def _watch(self, fd: int, launch: Launch) -> None:
         with self._lock:
             if self._epoll is None:
-                self._epoll = select.epoll()
+                epoll = select.epoll()
                 threading.Thread(
-                    target=self._listen, args=(self._epoll,), name="ownedkernels", daemon=True
+                    target=self._listen, args=(epoll,), name="ownedkernels", daemon=True
                 ).start()
+                self._epoll = epoll  # not before: without its thread nobody would listen
             self._launches[fd] = launch
             self._epoll.register(fd, select.EPOLLIN)
 
@@ -134,6 +135,9 @@ class Launcher:
                 # ends the kernel. Wait for that, then end what the kernel leaves.
                 self._launches[launch.pidfd] = launch
                 epoll.register(launch.pidfd, select.EPOLLIN)
+            else:
+                # There was no descriptor left for it. The kernel is ended with proof as well.
+                self._kernel_ended_without_keeper(launch)
 
     def _forget(self, epoll: select.epoll, fd: int) -> None:
         with self._lock:

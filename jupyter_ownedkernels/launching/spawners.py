@@ -75,9 +75,12 @@ class SpawnerProcess:
     def _spawn(
         command: list[str], arguments: list[str], env: dict[str, str], executable: str | None = None
     ) -> tuple[subprocess.Popen[bytes], socket.socket]:
-        ours, theirs = wire.pair()
+        try:
+            ours, theirs = wire.pair()
+            owner = os.pidfd_open(os.getpid())
+        except OSError as error:
+            raise SpawnerUnavailable(f"the spawner could not be started: {error}") from error
         ours.settimeout(_SEND_TIMEOUT)
-        owner = os.pidfd_open(os.getpid())
         # Errors of a spawner have nobody to read them; developers may ask for them.
         errors = None if os.environ.get("JUPYTER_OWNEDKERNELS_DEBUG") else subprocess.DEVNULL
         try:

@@ -136,7 +136,9 @@ class WarmPool:
         except OSError:
             return None  # The folder, say: exec will meet it as well, and report it.
         with self._lock:
-            self._slots[choice].failures = 0
+            slot = self._slots.get(choice)  # gone where another kind has taken its place meanwhile
+            if slot is not None:
+                slot.failures = 0
         return launch
 
     def reserve(

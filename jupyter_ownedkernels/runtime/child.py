@@ -58,7 +58,9 @@ def start(
     if not told:
         return pid, None
     failure = json.loads(told)
-    failure["stage"] = "chdir" if failure["filename"] == request["cwd"] else "exec"
+    folder = request["cwd"]
+    is_folder = folder is not None and failure["filename"] == folder
+    failure["stage"] = "chdir" if is_folder else "exec"
     return pid, failure
 
 

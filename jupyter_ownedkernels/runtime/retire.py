@@ -181,6 +181,9 @@ class Retirement:
                 self._held[target] = open_pidfd(target)
             except ProcessLookupError:
                 return
+            except PermissionError:  # it has become another user's since it was found
+                self._denied.add(target)
+                return
         pidfd = self._held[target]
         if now >= self._kill_at:
             if send(target, signal.SIGKILL, pidfd) is Sent.DENIED:

@@ -59,6 +59,15 @@ class Board:
         self._memory.close()
 
 
+def tell(lease_fd: int, message: wire.Message) -> None:
+    """Say something on the lease of a launch that came to nothing, should anybody listen."""
+    try:
+        with socket.socket(fileno=os.dup(lease_fd)) as lease:
+            wire.send(lease, message)
+    except (wire.Closed, OSError):
+        pass
+
+
 class Kept(NamedTuple):
     """What the spawner remembers of one launch while its keeper lives."""
 
@@ -134,7 +143,7 @@ class Spawner:
             request, fds = wire.receive(self._control, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return
-        except (wire.Closed, OSError):
+        except (wire.Closed, OSError, ValueError):
             self._owner_ended()
             return
         try:
@@ -150,8 +159,7 @@ class Spawner:
             board = Board()
             pid = os.fork()
         except OSError as error:
-            with socket.socket(fileno=os.dup(fds[0])) as lease:
-                wire.send(lease, reports.failed("fork", error))
+            tell(fds[0], reports.failed("fork", error))
             return
         if pid == 0:
             self._become_keeper(request, fds, board)

@@ -129,7 +129,8 @@ class Facts:
         """A fork without exec: it would keep the kernel's ports or pose as the kernel."""
         seen = looks(pid)
         if self._kernel_looks is not None:
-            if seen == self._kernel_looks:
+            # Two that show nothing do not look alike.
+            if seen.argv and seen == self._kernel_looks:
                 return True
         elif self.connection_file and self.connection_file in seen.argv:
             return True

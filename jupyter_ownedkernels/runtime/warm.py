@@ -18,7 +18,7 @@ from typing import Any, Callable
 
 from . import lineage, warm_gate, wire
 from .child import Unwind
-from .spawner import Spawner
+from .spawner import Spawner, tell
 from .warm_child import Template
 
 # Says that the launch was refused before anything was forked: see wire.py, ``failed``.
@@ -39,18 +39,10 @@ class WarmSpawner(Spawner):
         if reason is None and self._template.changed():
             stage, reason = STALE, "files of the interpreter or its packages were changed"
         if reason is not None:
-            _refuse(fds[0], stage, reason)
+            told = {"op": "failed", "stage": stage, "errno": None, "text": reason}
+            tell(fds[0], {**told, "filename": None})
             return
         super()._launch(request, fds)
-
-
-def _refuse(lease_fd: int, stage: str, reason: str) -> None:
-    message = {"op": "failed", "stage": stage, "errno": None, "text": reason, "filename": None}
-    with socket.socket(fileno=os.dup(lease_fd)) as lease:
-        try:
-            wire.send(lease, message)
-        except (wire.Closed, OSError):
-            pass
 
 
 def _die_with_owner(control: socket.socket, wanted: bool) -> None:

@@ -28,6 +28,7 @@ Keeper to owner, on the lease
 from __future__ import annotations
 
 import array
+import errno
 import json
 import os
 import socket
@@ -96,10 +97,11 @@ def receive(sock: socket.socket, flags: int = 0) -> tuple[Message, list[int]]:
     """Receive one message and the descriptors that came with it (all close-on-exec).
 
     Raises Closed at the end of file, BlockingIOError with ``MSG_DONTWAIT`` when there
-    is nothing to read.
+    is nothing to read, and OSError when this process has no descriptor left for the file
+    that holds the message. Other descriptors may be missing then: callers count them.
     """
     try:
-        payload, ancillary, _, _ = sock.recvmsg(
+        payload, ancillary, outcome, _ = sock.recvmsg(
             2 * INLINE_LIMIT, socket.CMSG_SPACE(MAX_FDS * 4), flags | _CLOEXEC
         )
     except ConnectionResetError:
@@ -113,6 +115,9 @@ def receive(sock: socket.socket, flags: int = 0) -> tuple[Message, list[int]]:
         raise Closed
     message: Message = json.loads(payload)
     if message.get("op") == "spilled":
+        if outcome & socket.MSG_CTRUNC or not fds:
+            close(fds)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         spill = fds.pop()
         with open(spill, "rb") as stream:
             stream.seek(0)

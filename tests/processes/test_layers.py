@@ -57,6 +57,16 @@ def test_keeper_killed(workspace: Workspace, owner: Owner) -> None:
     assert census.line(beside) is not None
 
 
+def test_keeper_killed_whose_kernel_has_no_pidfd(workspace: Workspace, owner: Owner) -> None:
+    """As with an owner that had no descriptor left for it: the end is seen all the same."""
+    (mine,) = furnish(workspace, owner, ["children"]).values()
+    owner.run("managers['children'].provisioner.process.launch.close_pidfd()")
+    census.end([owner.keeper_of(min(mine).pid)])
+    assert census.describe(census.left_after(mine, GONE_WITHIN)) == []
+    census.wait_until(lambda: not owner.is_alive("children"), GONE_WITHIN, "the end is seen")
+    owner.shut_down("children", now=True)
+
+
 def test_spawner_killed(workspace: Workspace, owner: Owner) -> None:
     """Kernels live on, watched; the next launch works and has another spawner."""
     procs = furnish(workspace, owner, ["children", "orphans"])
