@@ -25,6 +25,7 @@ from .launching.readiness import StartUp, is_ready, ports_of
 from .launching.spawners import LAUNCH_MARKER, unsupported_reason
 from .launching.stdio import Stdio
 from .provisioning import options, standby
+from .provisioning.forked import mends_loop
 from .provisioning.owned_process import LoadedProcess, OwnedProcess, StockProcess
 from .provisioning.submission import Submission
 from .runtime import retire
@@ -77,6 +78,7 @@ class OwnedProvisioner(LocalProvisioner):
             self.ports_cached = standby.reserve(self.ownership, self.parent, kwargs)
         return await super().pre_launch(**kwargs)
 
+    @mends_loop
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
         """Start the kernel, and wait (bounded) until it accepts connections.
 

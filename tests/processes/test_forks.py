@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,3 +111,35 @@ def packet_sockets(pid: int) -> set[str]:
     rows = (row.split() for row in Path("/proc/net/unix").read_text().splitlines()[1:])
     wanted = {f"socket:[{row[6]}]" for row in rows if row[4] == "0005"}
     return wanted & set(census.descriptors(pid).values())
+
+
+# The child has its parent's event loop, the executor of which counts on threads of the parent.
+CHILD_LAUNCHES = """
+import os, sys
+from jupyter_client.manager import KernelManager
+manager = KernelManager(kernel_name=sys.argv[1])
+manager.start_kernel()
+child = os.fork()
+if child == 0:
+    own = KernelManager(kernel_name=sys.argv[1])
+    own.start_kernel()
+    alive = own.is_alive()
+    own.shutdown_kernel(now=True)
+    os._exit(0 if alive else 1)
+status = os.waitpid(child, 0)[1]
+assert manager.is_alive()
+manager.shutdown_kernel(now=True)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_a_fork_of_the_owner_may_launch_kernels(workspace: Workspace) -> None:
+    command = [sys.executable, "-c", CHILD_LAUNCHES, workspace.mini("launched")]
+    owner = subprocess.Popen(command, env=workspace.environment(), cwd=workspace.path)
+    try:
+        assert owner.wait(60) == 0
+    finally:
+        for one in census.below(owner.pid):
+            os.kill(one.pid, signal.SIGKILL)
+        owner.kill()
+        owner.wait()
