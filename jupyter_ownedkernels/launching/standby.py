@@ -42,6 +42,7 @@ _CLAIM_TIMEOUT = 3.0
 _RESERVATION = 30.0
 # The kernel that was just started has the processor first.
 _HEAD_START = 0.3
+_LOW = "memory is low"
 
 
 class Standby:
@@ -90,13 +91,16 @@ class StandbyKernels:
         """Have as many as wanted that fit launches like this one; returns at once."""
         if choice.module not in _MODULES:
             return
+        low = self._low()
         with self._lock:
-            ending = self._surplus_locked()
+            ending = self._surplus_locked(0 if low else self.count)
             waiting = [one for one in self._ready if one.reserved_at is None]
             fitting = [one for one in waiting if one.choice == choice]
             missing = self.count - len(fitting) - self._making
             if choice in self._unfit or self._closed.is_set():
                 missing = 0
+            if low:
+                self.reason, missing = _LOW, 0
             self._making += max(missing, 0)
         for one in ending:
             one.end()
@@ -123,13 +127,13 @@ class StandbyKernels:
                 if made is not None and wanted:
                     self.reason = None
                     self._ready.append(made)
-                surplus = self._surplus_locked()
+                surplus = self._surplus_locked(self.count)
             if made is not None and not wanted:
                 made.end()
             for one in surplus:
                 one.end()
 
-    def _surplus_locked(self) -> list[Standby]:
+    def _surplus_locked(self, count: int) -> list[Standby]:
         """The dead, the reserved that nobody came for, and the oldest beyond the number."""
         now = time.monotonic()
         idle = [one for one in self._ready if one.reserved_at is None and one.alive]
@@ -139,13 +143,13 @@ class StandbyKernels:
             if not one.alive
             or (one.reserved_at is not None and one.reserved_at < now - _RESERVATION)
         ]
-        ending += idle[: max(len(idle) - self.count, 0)]
+        ending += idle[: max(len(idle) - count, 0)]
         self._ready = [one for one in self._ready if one not in ending]
         return ending
 
     def _boot(self, choice: Choice, process: WarmProcess, like: LaunchRequest) -> Standby | None:
         if self._low():
-            self.reason = "memory is low"
+            self.reason = _LOW
             return None
         launch_id = uuid.uuid4().hex
         request = replace(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from jupyter_client.connect import LocalPortCache
+from support.cgroup import MemoryGroup
 from warm_kernels import Kennel, until
 
 from jupyter_ownedkernels.errors import WarmLost
@@ -211,6 +212,28 @@ def test_none_when_memory_is_low(tmp_path: Path) -> None:
         assert kennel.pool.standby.pids() == []
     finally:
         kennel.close()
+
+
+def test_one_that_waits_goes_when_memory_gets_low(ready: Kennel) -> None:
+    pid = waiting(ready)
+    ready.pool.standby._low = lambda: True
+    assert ready.forked() is not None
+    gone(pid)
+    assert ready.pool.standby.reason == "memory is low"
+    ready.pool.standby._low = lambda: False
+    assert ready.forked() is not None
+    assert waiting(ready) != pid
+    assert ready.pool.standby.reason is None
+
+
+@pytest.mark.skipif(bool(MemoryGroup.obstacle()), reason=MemoryGroup.obstacle())
+def test_the_limit_of_a_container_counts() -> None:
+    code = "from jupyter_ownedkernels.launching import memory; print(memory.is_low())"
+    for limit, low in ((2 << 30, "False"), (200 << 20, "True")):
+        with MemoryGroup(limit) as group:
+            command = [*group.prefix(), sys.executable, "-c", code]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            assert done.stdout.strip() == low, limit
 
 
 def test_closing_ends_it(ready: Kennel) -> None:
