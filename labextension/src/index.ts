@@ -16,7 +16,7 @@ import { OwnershipModel } from './model';
 import { kernelTitle } from './names';
 import { Notifier } from './notifications';
 import { OwnershipPanel } from './panel';
-import { StrayManager } from './running';
+import { removeSection, StrayManager } from './running';
 import { followSettings, SETTINGS_ID } from './settings';
 import { StatusItem } from './statusitem';
 import {
@@ -135,12 +135,14 @@ const runningPlugin: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    let added = false;
+    let added: IDisposable | null = null;
     void followSettings(registry, ({ showInRunningPanel }) => {
-      // A section cannot be taken away again: hiding it waits for the next load.
       if (managers && showInRunningPanel && !added) {
-        added = true;
-        managers.add(new StrayManager(model, app.commands, trans));
+        added = managers.add(new StrayManager(model, app.commands, trans));
+      } else if (!showInRunningPanel && added) {
+        added.dispose();
+        added = null;
+        removeSection(app.shell, trans.__('Stray Kernels'));
       }
     });
   }

@@ -1,8 +1,10 @@
+import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { IRunningSessions } from '@jupyterlab/running';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { kernelIcon } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ISignal } from '@lumino/signaling';
+import type { Panel, Widget } from '@lumino/widgets';
 
 import type { IFinding } from './api';
 import { tellCleaning } from './cleandialog';
@@ -88,5 +90,34 @@ export class StrayManager implements IRunningSessions.IManager {
         void this._commands.execute(CommandIDs.clean, { ids: [finding.id] });
       }
     };
+  }
+}
+
+/** The part of Running Terminals and Kernels that sections are taken from. */
+interface IRunningPanel extends Widget {
+  readonly content: Panel;
+  /** Since JupyterLab 4.6; finds a section that was moved to another panel, too. */
+  removeSectionById?(name: string): Widget | null;
+}
+
+/**
+ * Take a section out of Running Terminals and Kernels.
+ *
+ * A manager that is disposed of is forgotten there, but its section stays.
+ */
+export function removeSection(
+  shell: JupyterFrontEnd.IShell,
+  name: string
+): void {
+  for (const area of ['left', 'right']) {
+    for (const widget of shell.widgets(area)) {
+      if (widget.id === 'jp-running-sessions') {
+        const panel = widget as IRunningPanel;
+        const section = panel.removeSectionById
+          ? panel.removeSectionById(name)
+          : panel.content.widgets.find(({ title }) => title.label === name);
+        section?.dispose();
+      }
+    }
   }
 }

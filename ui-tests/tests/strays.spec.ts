@@ -132,3 +132,26 @@ test('strays that were there at the start are told of once', async ({
   await expect(page.getByRole('button', { name: '1 stray' })).toBeVisible();
   await expect(notice).toHaveCount(0);
 });
+
+test('the section of the Running panel comes and goes with its setting', async ({
+  page
+}) => {
+  await page.sidebar.openTab('jp-running-sessions');
+  const section = page
+    .locator('#jp-running-sessions')
+    .getByText('Stray Kernels', { exact: true });
+  await expect(section).toHaveCount(1);
+  for (const shown of [false, true]) {
+    await page.evaluate(async value => {
+      const registry = await window.galata.getPlugin(
+        '@jupyterlab/apputils-extension:settings'
+      );
+      await registry?.set(
+        'jupyter-ownedkernels:plugin',
+        'showInRunningPanel',
+        value
+      );
+    }, shown);
+    await expect(section).toHaveCount(shown ? 1 : 0);
+  }
+});

@@ -1,5 +1,6 @@
 import { Notification } from '@jupyterlab/apputils';
 import type { IRunningSessions } from '@jupyterlab/running';
+import { SidePanel } from '@jupyterlab/ui-components';
 import { DisposableDelegate } from '@lumino/disposable';
 import { Widget } from '@lumino/widgets';
 import { CommandIDs } from '..';
@@ -73,6 +74,40 @@ describe('the section of the Running panel', () => {
   it('is not there when the settings say so', async () => {
     const { add } = await start({ showInRunningPanel: false });
     expect(add).not.toHaveBeenCalled();
+  });
+
+  it.each(['4.0', '4.6'])('comes and goes with the setting in %s', async at => {
+    const composite = { showInRunningPanel: true };
+    const fake = fakeApp();
+    const { registry, loaded } = settings(composite);
+    const panel = new SidePanel();
+    panel.id = 'jp-running-sessions';
+    const [other, ours] = ['Kernels', 'Stray Kernels'].map(label => {
+      const section = new Widget();
+      section.title.label = label;
+      panel.addWidget(section);
+      return section;
+    });
+    if (at === '4.6') {
+      ours.title.label = 'moved elsewhere';
+      Object.assign(panel, {
+        removeSectionById: (name: string) =>
+          name === 'Stray Kernels' ? ours : null
+      });
+    }
+    fake.shell.widgets.mockReturnValue([new Widget(), panel]);
+    const added = { dispose: jest.fn() };
+    const add = jest.fn(() => added);
+    const model = await startModel(fake);
+    runningPlugin.activate(fake.app, model, { add }, registry, null);
+    await frames();
+    composite.showInRunningPanel = false;
+    loaded.changed.emit();
+    expect(added.dispose).toHaveBeenCalledTimes(1);
+    expect([other.isDisposed, ours.isDisposed]).toEqual([false, true]);
+    composite.showInRunningPanel = true;
+    loaded.changed.emit();
+    expect(add).toHaveBeenCalledTimes(2);
   });
 });
 

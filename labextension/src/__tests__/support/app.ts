@@ -29,7 +29,11 @@ export const [
 /** What the plugins use of the app. */
 export function fakeApp() {
   const commands = new CommandRegistry();
-  const shell = { add: jest.fn(), activateById: jest.fn() };
+  const shell = {
+    add: jest.fn(),
+    activateById: jest.fn(),
+    widgets: jest.fn((): Iterable<Widget> => [])
+  };
   const stream = new Signal<object, object>({});
   const running: object[] = [];
   const sessions = {
