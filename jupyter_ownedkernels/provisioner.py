@@ -28,7 +28,7 @@ from .provisioning import options, standby
 from .provisioning.forked import mends_loop
 from .provisioning.owned_process import LoadedProcess, OwnedProcess, StockProcess
 from .provisioning.submission import Submission
-from .runtime import retire
+from .runtime import inherited, retire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -183,6 +183,7 @@ class OwnedProvisioner(LocalProvisioner):
             remove_connection_file=bool(record.connection_file) and kernel.removes_file,
             umask=kwargs.get("umask"),
             oom_score_adj=settings.oom_score_adj,
+            inherited=inherited.of_this_thread(),
         )
         stdio = Stdio(
             kwargs.get("stdin"),

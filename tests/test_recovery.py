@@ -313,15 +313,17 @@ def test_nothing_to_recover_costs_nothing(workspace: Workspace, innocent: set[Pr
 
 DIE = """
 def die(*_, **__):
-    import signal
+    import contextlib, signal
     from support import census
-    helpers = census.below(os.getpid())
-    helpers = [one for one in helpers
-               if census.line(one.pid).name in ("kernel-spawner", "kernel-keeper")]
-    for one in helpers:
-        os.kill(one.pid, signal.SIGSTOP)
-    for one in helpers:
-        os.kill(one.pid, signal.SIGKILL)
+    helpers = []
+    for one in census.below(os.getpid()):
+        seen = census.line(one.pid)  # None for one that ends just now
+        if seen is not None and seen.name in ("kernel-spawner", "kernel-keeper"):
+            helpers.append(one)
+    for signum in (signal.SIGSTOP, signal.SIGKILL):
+        for one in helpers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one.pid, signum)
     os.kill(os.getpid(), signal.SIGKILL)
 
 def before(owner, name):

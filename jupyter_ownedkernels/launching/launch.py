@@ -38,6 +38,8 @@ class LaunchRequest:
     """Whether the keeper removes the connection file when the owner has died."""
     umask: int | None = None
     oom_score_adj: int | None = None
+    inherited: dict[str, Any] | None = None
+    """What a fork here and now would pass on; see runtime/inherited.py."""
 
 
 @dataclass(frozen=True)

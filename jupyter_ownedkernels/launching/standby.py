@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import LaunchError, WarmLost
-from ..runtime import wire
+from ..runtime import inherited, wire
 from . import memory, ports
 from .choice import of_template
 from .spawners import LAUNCH_MARKER
@@ -95,7 +95,11 @@ class StandbyKernels:
         with self._lock:
             ending = self._surplus_locked(0 if low else self.count)
             waiting = [one for one in self._ready if one.reserved_at is None]
-            fitting = [one for one in waiting if one.choice == choice]
+            fitting = [
+                one
+                for one in waiting
+                if one.choice == choice and one.launch.request.inherited == like.inherited
+            ]
             missing = self.count - len(fitting) - self._making
             if choice in self._unfit or self._closed.is_set():
                 missing = 0
@@ -205,9 +209,11 @@ class StandbyKernels:
     ) -> dict[str, int] | None:
         """The ports of a standby kernel that such a launch can claim, if there is one."""
         shape, wanted = _shape(argv, connection_file), _significant(environment)
+        passed_on = inherited.of_this_thread()
         with self._lock:
             for one in self._ready:
                 fits = one.choice == choice and one.shape == shape and one.environment == wanted
+                fits = fits and one.launch.request.inherited in (None, passed_on)
                 if fits and one.reserved_at is None and one.alive:
                     one.reserved_at = time.monotonic()
                     return dict(one.ports)
@@ -224,6 +230,8 @@ class StandbyKernels:
         try:
             if _significant(request.env) != one.environment:
                 raise LaunchError("the environment is another than at the reservation")
+            if one.launch.request.inherited not in (None, request.inherited):
+                raise LaunchError("what a fork passes on is another than at the reservation")
             self._hand_over(one, request, stdio)
         except (LaunchError, OSError, wire.Closed, ValueError) as error:
             one.end()

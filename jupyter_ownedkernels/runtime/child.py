@@ -11,7 +11,7 @@ import os
 import signal
 from typing import Any, Callable
 
-from . import lineage
+from . import inherited, lineage
 
 # As subprocess.Popen does: Python itself ignores these, a program expects the default.
 _RESTORED = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
@@ -86,7 +86,10 @@ def _prepare(
         signal.signal(signum, handling)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, request["sigmask"])
+    if request.get("inherited") is not None:
+        inherited.put_on(request["inherited"])
+    else:
+        signal.pthread_sigmask(signal.SIG_SETMASK, request["sigmask"])
     # Above 2 first: a descriptor that is 0 to 2 itself must not be overwritten unread.
     high = [os.dup(fd) if fd < 3 else fd for fd in stdio[:3]]
     for target, fd in enumerate(high):

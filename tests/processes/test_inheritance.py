@@ -21,6 +21,7 @@ BLOCKING = (
     "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2, signal.SIGCHLD})\n"
     "os.execvp(sys.argv[1], sys.argv[1:])"
 )
+LESS_OPEN = 'ulimit -S -n 900; exec "$@"'
 PREFIXES = {
     "plain": [],
     "nohup": ["nohup"],
@@ -104,6 +105,57 @@ def test_signals_of_a_program_that_changes_none(
         assert len(rows) >= 4
         seen_by.append({name: without_librarys_own(mask) for name, mask in rows})
     assert seen_by[0] == seen_by[1]
+
+
+# What an owner may do to itself after its first launch, when its helpers run already.
+CHANGES = """
+import resource, signal
+os.umask(0o027)
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 10, hard))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+os.nice(2)
+os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+for signum in (signal.SIGUSR1, signal.SIGTTOU, signal.SIGINT, signal.SIGCHLD):
+    signal.signal(signum, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
+with open("/proc/self/oom_score_adj", "w") as stream:
+    stream.write("77")
+"""
+
+
+def test_what_the_owner_changed_after_its_first_launch(
+    workspace: Workspace, owners: Callable[..., Owner]
+) -> None:
+    mirror(workspace, "first")
+    mirror(workspace, "second")
+    looks = []
+    for provisioner in ("owned-provisioner", "local-provisioner"):
+        # Ignored at first, not later: what its helpers have does not matter.
+        owner = owners(provisioner=provisioner, prefix=["nohup", "sh", "-c", LESS_OPEN, "sh"])
+        owner.set(ready_timeout=0.0)
+        owner.start("first", "first")
+        before = seen(workspace, "first")
+        owner.run(CHANGES)
+        owner.start("second", "second")
+        looks.append(seen(workspace, "second"))
+        for name in ("first", "second"):
+            owner.shut_down(name, now=True)
+        assert before["nice"] == looks[-1]["nice"] - 2
+    for look in looks:
+        look["environment"].pop(b"JUPYTER_DEFAULT_PROVISIONER_NAME".hex())
+    ours, stock = looks
+    assert ours == stock
+    assert ours["status"]["Umask"] == "0027"
+    assert ours["limits"]["RLIMIT_CORE"] == [0, 0]
+    assert ours["oom_score_adj"].strip() == "77"
+    assert ours["policy"] == [os.SCHED_BATCH, 0]
+    ignored = int(ours["status"]["SigIgn"], 16)
+    assert ignored & 1 << 9, "SIGUSR1 was to be ignored"
+    assert not ignored & 1 << 0, "SIGHUP was not"
+    assert int(ours["status"]["SigBlk"], 16) & 1 << 11, "SIGUSR2 was to be blocked"
 
 
 def test_large_and_odd_environment_and_arguments(

@@ -49,6 +49,7 @@ def look() -> dict[str, object]:
             n: resource.getrlimit(getattr(resource, n)) for n in dir(resource) if n[:7] == "RLIMIT_"
         },
         "nice": os.nice(0),
+        "policy": (os.sched_getscheduler(0), os.sched_getparam(0).sched_priority),
         "oom_score_adj": Path("/proc/self/oom_score_adj").read_text(),
         "leads_session": os.getsid(0) == os.getpid() == os.getpgrp(),
         "parent_is_told": os.environ["JPY_PARENT_PID"] == str(os.getppid()),
