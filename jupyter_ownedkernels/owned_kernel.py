@@ -72,4 +72,4 @@ def log_accident(record: LaunchRecord, exit_: Exit) -> None:
     if exit_.cause in ("exited", "killed", "keeper-died"):
         level = logging.INFO if exit_.code == 0 else logging.WARNING
         name = f" ({record.kernel_name})" if record.kernel_name else ""
-        log.log(level, "Kernel %s%s %s", record.kernel_id, name, exit_.summary)
+        log.log(level, "Kernel %s%s: %s", record.kernel_id, name, exit_.summary)

@@ -25,7 +25,7 @@ def test_each_way_to_crash_has_its_reason(play: Play) -> None:
         assert answer["exit"]["summary"].startswith(summary)
         assert answer["reason"] == answer["exit"]["summary"]
         (line,) = answer["log"]
-        assert line.endswith(f" (python3) {answer['reason']}")
+        assert line.endswith(f" (python3): {answer['reason']}")
         assert answer["exit"]["cause"] == ("exited" if "code" in summary else "killed")
         assert answer["exit"]["oom"] in (False, None) or "SIGKILL" not in summary
         assert answer["exit"]["max_rss_bytes"] > 10_000_000
