@@ -22,8 +22,9 @@ from .config import OwnedKernels
 from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable, WarmLost
 from .launching.launch import Exited, LaunchRequest, LeaseLost
 from .launching.readiness import StartUp, is_ready, ports_of
-from .launching.spawners import LAUNCH_MARKER, unsupported_reason
+from .launching.spawners import unsupported_reason
 from .launching.stdio import Stdio
+from .marks import LAUNCH_MARKER
 from .provisioning import options, standby
 from .provisioning.forked import mends_loop
 from .provisioning.owned_process import LoadedProcess, OwnedProcess, StockProcess

@@ -22,6 +22,7 @@ LAYERS: dict[str, list[str]] = {
         "_version",
         "errors",
         "identity",
+        "marks",
         "models",
         "redaction",
         "redaction_known",

@@ -14,7 +14,7 @@ from jupyter_ownedkernels.doctor.unjournaled import (
     matches,
     unjournaled,
 )
-from jupyter_ownedkernels.processes.snapshot import FIXTURE_MARKER
+from jupyter_ownedkernels.marks import FIXTURE_MARKER
 
 RUNTIME = "/run/user/1000/jupyter"
 FILE = f"{RUNTIME}/kernel-1.json"

@@ -29,7 +29,7 @@ from support.journals import (
 from jupyter_ownedkernels import identity
 from jupyter_ownedkernels.errors import JournalError
 from jupyter_ownedkernels.journal import journal
-from jupyter_ownedkernels.journal import read as journal_read
+from jupyter_ownedkernels.journal import read as reading
 from jupyter_ownedkernels.journal.journal import Journal, Lock
 from jupyter_ownedkernels.models import LaunchRecord, State
 from jupyter_ownedkernels.runtime import records
@@ -675,7 +675,7 @@ def test_a_file_beyond_the_bound_is_not_complete(
 ) -> None:
     assert one.path is not None
     whole(one, 1)
-    monkeypatch.setattr(journal_read, "MAX_BYTES", os.path.getsize(one.path) - 1)
+    monkeypatch.setattr(reading, "MAX_BYTES", os.path.getsize(one.path) - 1)
     found = view(one)
     assert (found.complete, found.reason) == (False, "it is too long to be read")
     assert found.owner is not None

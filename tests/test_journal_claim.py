@@ -21,8 +21,7 @@ from jupyter_ownedkernels.identity import Verdict
 from jupyter_ownedkernels.journal import journal
 from jupyter_ownedkernels.journal.journal import Lock
 from jupyter_ownedkernels.models import State
-from jupyter_ownedkernels.runtime import lock as journal_lock
-from jupyter_ownedkernels.runtime import records
+from jupyter_ownedkernels.runtime import lock, records
 
 OWNER = """
 one = make(sys.argv[1], owner_id="dead")
@@ -132,7 +131,7 @@ def test_asking_does_not_disturb_taking(dead: str) -> None:
 
 def test_those_who_ask_do_not_disturb_each_other(dead: str) -> None:
     fd = os.open(dead, os.O_RDONLY)
-    assert journal_lock._try(fd, shared=True) is Lock.FREE
+    assert lock._try(fd, shared=True) is Lock.FREE
     assert journal.is_locked(dead) is Lock.FREE
     os.close(fd)
 
@@ -144,7 +143,7 @@ def test_a_file_replaced_while_asking_is_asked_again(
     one = make(folder)
     one.open()
     assert one.path is not None
-    real = journal_lock._try
+    real = lock._try
     shortened = False
 
     def asked(fd: int, shared: bool) -> Lock:
@@ -154,7 +153,7 @@ def test_a_file_replaced_while_asking_is_asked_again(
             shorten(one)
         return real(fd, shared)
 
-    monkeypatch.setattr(journal_lock, "_try", asked)
+    monkeypatch.setattr(lock, "_try", asked)
     assert journal.is_locked(one.path) is Lock.LOCKED
     assert shortened
     one.close()
@@ -318,7 +317,7 @@ def test_what_cannot_be_opened_is_an_error(folder: Path) -> None:
 def test_where_files_cannot_be_locked_a_claim_says_so(
     dead: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_lock, "take", lambda fd: Lock.UNKNOWN)
+    monkeypatch.setattr(lock, "take", lambda fd: Lock.UNKNOWN)
     with journal.claim(dead) as claim:  # type: ignore[union-attr]
         assert not claim.locked
 

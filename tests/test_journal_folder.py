@@ -18,8 +18,7 @@ from jupyter_ownedkernels.errors import JournalError
 from jupyter_ownedkernels.journal import folder as journal_folder
 from jupyter_ownedkernels.journal import journal
 from jupyter_ownedkernels.journal.journal import Journal, Lock
-from jupyter_ownedkernels.runtime import lock as journal_lock
-from jupyter_ownedkernels.runtime import records
+from jupyter_ownedkernels.runtime import lock, records
 
 NAME = f"owner-{OWNER_ID}.jsonl"
 
@@ -298,13 +297,13 @@ def locks_never(*_: object) -> Lock:
 def test_where_files_cannot_be_locked_another_place_is_taken(
     home: Path, runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = journal_lock.take
+    real = lock.take
 
     def take(fd: int) -> Lock:
         there = os.readlink(f"/proc/self/fd/{fd}")
         return Lock.UNKNOWN if there.startswith(runtime) else real(fd)
 
-    monkeypatch.setattr(journal_lock, "take", take)
+    monkeypatch.setattr(lock, "take", take)
     one = opened(runtime)
     assert one.path == str(private(home)[0] / NAME)
     assert one.locked
@@ -316,7 +315,7 @@ def test_where_files_cannot_be_locked_another_place_is_taken(
 def test_where_nothing_can_be_locked_it_goes_without(
     home: Path, runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_lock, "take", locks_never)
+    monkeypatch.setattr(lock, "take", locks_never)
     one = opened(runtime)
     assert one.path == os.path.join(runtime, "ownedkernels", NAME)
     assert (one.writable, one.locked) == (True, False)

@@ -13,8 +13,7 @@ from jupyter_ownedkernels.journal import history as journal_history
 from jupyter_ownedkernels.journal import journal
 from jupyter_ownedkernels.journal.journal import Lock
 from jupyter_ownedkernels.models import State
-from jupyter_ownedkernels.runtime import lock as journal_lock
-from jupyter_ownedkernels.runtime import records
+from jupyter_ownedkernels.runtime import lock, records
 
 
 @pytest.fixture
@@ -147,7 +146,7 @@ def test_only_one_shortens(folder: Path) -> None:
     ended_owner(folder, "first", 1, limit=10)
     path = folder / "history.jsonl"
     fd = os.open(path, os.O_RDWR)
-    assert journal_lock.take(fd) is Lock.FREE
+    assert lock.take(fd) is Lock.FREE
     for number in range(40):
         ended_owner(folder, f"owner-{number}", number, limit=10)
     assert os.stat(path).st_ino == os.fstat(fd).st_ino

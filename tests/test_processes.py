@@ -420,11 +420,3 @@ def test_the_adopter_of_orphans_is_found_out() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "reaped\n", done.stderr
-
-
-def test_names_of_the_marks_are_those_of_the_launcher() -> None:
-    from jupyter_ownedkernels.launching import spawners
-    from jupyter_ownedkernels.processes import snapshot
-
-    assert snapshot.LAUNCH_MARKER == spawners.LAUNCH_MARKER
-    assert snapshot.OWNER_MARKER == spawners.OWNER_MARKER

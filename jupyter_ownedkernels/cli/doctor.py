@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ..doctor import clean as doctor_clean
 from ..doctor import scan as doctor
+from ..doctor.clean import clean
 from ..doctor.scan import Scope
 from ..errors import OwnedKernelsError
 from ..models import FindingKind
@@ -105,7 +105,7 @@ def _examine(
 ) -> dict[str, Any]:
     results = []
     if args.fix:
-        results = doctor_clean.clean(
+        results = clean(
             kinds=kinds, dry_run=False, scope=scope, grace=args.grace, progress=progress
         )
     report = doctor.scan(scope, progress)
@@ -239,7 +239,7 @@ def run_clean(args: argparse.Namespace) -> int:
     ids = [_whole_id(text, known) for text in args.ids]
     results = [
         one.to_json()
-        for one in doctor_clean.clean(
+        for one in clean(
             ids, dry_run=args.dry_run, scope=scope, grace=args.grace, progress=progress
         )
     ]

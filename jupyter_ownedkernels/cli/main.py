@@ -95,9 +95,9 @@ def make_parser(argv: Sequence[str] = ()) -> Parser:
         help="try for real: start a server and kernels, kill the server, see what is left",
     )
     if "check" in argv or "completion" in argv:
-        from . import check as checking
+        from .check import add_arguments
 
-        checking.add_arguments(check)
+        add_arguments(check)
     completion = commands.add_parser("completion", help="print a completion script for a shell")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"))
     return parser
@@ -209,22 +209,22 @@ def _add_detach(commands: argparse._SubParsersAction[Parser]) -> None:
 def _run(args: argparse.Namespace, parser: Parser) -> int:
     # Imported here: --help and completion should not wait for psutil or rich.
     if args.name in ("doctor", "clean"):
-        from . import doctor as cli_doctor
+        from . import doctor
 
         if args.name == "clean":
-            return cli_doctor.run_clean(args)
+            return doctor.run_clean(args)
         if args.all_users and (args.runtime_dir or args.journal_dir):
             parser.error("--all-users looks into each user's own folders")
-        return cli_doctor.run_doctor(args)
+        return doctor.run_doctor(args)
     if args.name in ("list", "history", "detach"):
-        from . import kernels as cli_kernels
+        from . import kernels
 
         if args.name == "detach":
             args.command = args.command[1:] if args.command[:1] == ["--"] else args.command
             if not args.command:
                 parser.error("detach: a command is needed")
-            return cli_kernels.run_detach(args)
-        return cli_kernels.run_list(args) if args.name == "list" else cli_kernels.run_history(args)
+            return kernels.run_detach(args)
+        return kernels.run_list(args) if args.name == "list" else kernels.run_history(args)
     if args.name == "check":
         from . import check
 

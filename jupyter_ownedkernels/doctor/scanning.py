@@ -100,16 +100,16 @@ class Scanner:
     # In threads. The doctor is imported there: it takes 20 ms that no start should wait for.
 
     def _look(self) -> Report:
-        from . import scan as doctor
+        from .scan import scan
 
-        return doctor.scan(self._scope())
+        return scan(self._scope())
 
     def _call(
         self, ids: Sequence[str] | None, kinds: Collection[FindingKind] | None, dry_run: bool
     ) -> list[CleanResult]:
-        from . import clean as doctor_clean
+        from .clean import clean
 
-        return doctor_clean.clean(
+        return clean(
             ids,
             kinds,
             dry_run=dry_run,

@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..processes.snapshot import FIXTURE_MARKER, PARENT_VARIABLE, Snapshot
+from ..marks import FIXTURE_MARKER, PARENT_VARIABLE
+from ..processes.snapshot import Snapshot
 from ..recovery.owners import Owners
 from ..runtime.procfs import Stat
 from ..runtime.tree import Looks, kernel_process

@@ -6,8 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ..takeover import manager_class as takeover
-from ..takeover import websocket_nodelay
+from ..takeover import manager_class, websocket_nodelay
 
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 def link(serverapp: ServerApp) -> None:
     """Before the kernel manager is made."""
     _log_with(serverapp)
-    takeover.offer_manager(serverapp)
+    manager_class.offer_manager(serverapp)
     websocket_nodelay.offer(serverapp)
 
 
@@ -32,12 +31,12 @@ def _log_with(serverapp: ServerApp) -> None:
 
 def load(serverapp: ServerApp) -> None:
     """After the kernel manager is made: say what became of it, and serve the REST API."""
-    from ..handlers import routes as handlers
-    from . import services as extension_services
+    from ..handlers.routes import install
+    from .services import build
 
-    mode = takeover.settle(serverapp)
+    mode = manager_class.settle(serverapp)
     serverapp.log.info("jupyter_ownedkernels: %s (%s)", mode.name, mode.reason)
-    handlers.install(serverapp, extension_services.build(serverapp, mode))
+    install(serverapp, build(serverapp, mode))
 
 
 # A task that nobody holds may be collected before it is done.
@@ -48,15 +47,15 @@ async def start(serverapp: ServerApp) -> None:
     """Once the server answers: recovery of what dead servers left, and a first scan."""
     from ..config import OwnedKernels
     from ..handlers.base import SETTINGS_KEY
-    from . import start as extension_start
-    from . import warm as extension_warm
+    from .start import begin
+    from .warm import prepare_default
 
     services = serverapp.web_app.settings[SETTINGS_KEY]["services"]
     recover = OwnedKernels(parent=serverapp).recover
-    task = extension_start.begin(services, serverapp.connection_url, recover)
+    task = begin(services, serverapp.connection_url, recover)
     tasks = [task]
     if services.ownership is not None:
-        warm = extension_warm.prepare_default(serverapp, services.ownership)
+        warm = prepare_default(serverapp, services.ownership)
         tasks.append(asyncio.create_task(warm))
     for task in tasks:
         _beginnings.add(task)

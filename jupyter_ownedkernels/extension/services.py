@@ -19,7 +19,7 @@ from ..models import FindingKind
 from ..other_kernels import OtherKernels
 from ..provisioner import OwnedProvisioner
 from ..redaction_known import KnownSecrets
-from ..telemetry import metrics as telemetry_metrics
+from ..telemetry.metrics import PRESENT
 from ..telemetry.telemetry import Telemetry
 from ..views.server import ServerViews
 
@@ -90,12 +90,12 @@ def build(serverapp: ServerApp, mode: Mode) -> Services:
         telemetry.follow(owned, also=lambda record: secrets.note(record.kernel_id))
         others = OtherKernels(owned, serverapp.kernel_manager, OwnedProvisioner, secrets)
         others.follow(event_logger)
-    telemetry_metrics.PRESENT.source = _Present(views, scanner, owned, loop)
+    PRESENT.source = _Present(views, scanner, owned, loop)
     return Services(mode, owned, views, scanner, telemetry, run, secrets)
 
 
 class _Present:
-    """The numbers that /metrics asks for; see :class:`.telemetry_metrics.Source`."""
+    """The numbers that /metrics asks for; see :class:`.telemetry.metrics.Source`."""
 
     def __init__(
         self,

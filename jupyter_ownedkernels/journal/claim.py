@@ -14,10 +14,9 @@ from typing import Any
 from ..errors import JournalError
 from ..identity import Verdict
 from ..models import CleanResult
-from ..runtime import lock as journal_lock
-from ..runtime import records
+from ..runtime import lock, records
 from ..runtime.lock import Lock
-from . import read as journal_read
+from . import read
 from .fold import Fold, StillThere
 from .history import bury
 from .read import JournalView
@@ -37,7 +36,7 @@ class Claim(JournalWriter):
 
     def view(self) -> JournalView:
         """What the journal says now. JournalError when it cannot be read."""
-        return journal_read.view_of(self._fd, self.path)
+        return read.view_of(self._fd, self.path)
 
     def _put(self, record: dict[str, Any], durable: bool = False) -> bool:
         try:
@@ -52,7 +51,7 @@ class Claim(JournalWriter):
         history_limit: int,
         *,
         despite_damage: bool = False,
-        still_there: StillThere = journal_read.still_there,
+        still_there: StillThere = read.still_there,
     ) -> CleanResult:
         """Remove the file once nothing on record may run; its history is kept.
 
@@ -66,16 +65,16 @@ class Claim(JournalWriter):
             return self._result("refused", str(error))
         if not records.is_at(self._fd, self.path):
             return self._result("already-gone", "the journal was removed or replaced")
-        verdict = journal_read.owner_verdict(view)
+        verdict = read.owner_verdict(view)
         if not verdict.proves_death:
             return self._result("refused", f"its owner is not proven dead: {verdict.value}")
         if not view.complete and not (view.damaged and despite_damage):
             return self._result("refused", view.reason)
-        data = journal_read.read_bytes(self._fd)
-        fold = journal_read.fold_of(data)[0]
+        data = read.read_bytes(self._fd)
+        fold = read.fold_of(data)[0]
         if view.over:
             fold.world_is_over()
-        if not journal_read.forgettable(fold, still_there):
+        if not read.forgettable(fold, still_there):
             return self._result("kept", "something on record may still run")
         return self._unlink(fold, history_limit)
 
@@ -98,10 +97,10 @@ class Claim(JournalWriter):
             return self._result("refused", str(error))
         if not self.locked or not records.is_at(self._fd, self.path):
             return self._result("kept", "somebody may hold it")
-        verdict = journal_read.owner_verdict(view)
+        verdict = read.owner_verdict(view)
         if verdict is not Verdict.FOREIGN:
             return self._result("refused", f"it is no other world's: {verdict.value}")
-        fold = journal_read.fold_of(journal_read.read_bytes(self._fd))[0]
+        fold = read.fold_of(read.read_bytes(self._fd))[0]
         return self._unlink(fold, history_limit)
 
     def _result(self, outcome: Any, reason: str) -> CleanResult:
@@ -127,12 +126,12 @@ def claim(path: str) -> Claim | None:
     JournalError when the file may not be opened for writing.
     """
     try:
-        fd = os.open(path, os.O_RDWR | os.O_APPEND | journal_lock.READ_FLAGS)
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | lock.READ_FLAGS)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise JournalError(f"{path}: {error.strerror or error}") from error
-    answer = journal_lock.take(fd)
+    answer = lock.take(fd)
     if answer is Lock.LOCKED or not records.is_at(fd, path):
         os.close(fd)
         return None

@@ -17,13 +17,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import JournalError
-from ..runtime import files, records
-from ..runtime import lock as journal_lock
+from ..runtime import files, lock, records
 from ..runtime.lock import Lock
-from . import read as journal_read
+from . import read
 from .fold import Fold
 
-_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | journal_lock.READ_FLAGS
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | lock.READ_FLAGS
 _LEFTOVER = re.compile(r"\.owner-[0-9A-Za-z_-]{1,64}\.jsonl\.[0-9a-f]+\.tmp")
 _LEFTOVER_AGE = 60.0
 
@@ -59,7 +58,7 @@ class JournalFile:
             os.fchmod(self._fd, 0o600)  # the umask may have taken even the owner's rights
             if os.fstat(self._fd).st_mode & 0o077:
                 raise JournalError(f"{folder}: files cannot be kept from other users there")
-        locked = journal_lock.take(self._fd) is Lock.FREE
+        locked = lock.take(self._fd) is Lock.FREE
         if need_lock and not locked:
             raise NoLock
         if os.write(self._fd, content) != len(content):
@@ -106,8 +105,8 @@ class JournalFile:
         with contextlib.suppress(OSError):
             if not self._mixed and os.fstat(self._fd).st_size == self.size:
                 return self.size
-            data = journal_read.read_bytes(self._fd)
-            fold.absorb(journal_read.fold_of(data)[0])
+            data = read.read_bytes(self._fd)
+            fold.absorb(read.fold_of(data)[0])
             # Of a record that is being written a part may be seen: read it again later.
             return data.rfind(b"\n") + 1
         return self.size
@@ -115,7 +114,7 @@ class JournalFile:
     def follow(self, old: JournalFile, offset: int, fold: Fold) -> int:
         """Bring over what came to the old file from an offset on; answers the next offset."""
         try:
-            data = journal_read.read_bytes(old._fd, offset)
+            data = read.read_bytes(old._fd, offset)
         except OSError:
             return offset
         for record in records.parse(data)[0]:
@@ -156,6 +155,6 @@ def remove_leftovers(folder: str) -> None:
                 continue
             status = entry.stat(follow_symlinks=False)
             old = time.time() - status.st_mtime > _LEFTOVER_AGE
-            free = journal_lock.is_locked(entry.path) is not Lock.LOCKED
+            free = lock.is_locked(entry.path) is not Lock.LOCKED
             if old and free and stat.S_ISREG(status.st_mode):
                 files.remove(entry.path, files.FileIdentity.from_stat(status))

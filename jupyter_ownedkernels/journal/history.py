@@ -20,8 +20,7 @@ from dataclasses import replace
 
 from ..errors import JournalError
 from ..models import HistoryEntry, LaunchRecord
-from ..runtime import lock as journal_lock
-from ..runtime import records
+from ..runtime import lock, records
 from ..runtime.lock import Lock
 from .fold import Fold, Record
 from .folder import HISTORY_NAME, find
@@ -49,7 +48,7 @@ def bury(folder: str, fold: Fold, limit: int) -> None:
     if not lines:
         return
     path = os.path.join(folder, HISTORY_NAME)
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | journal_lock.READ_FLAGS, 0o600))
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | lock.READ_FLAGS, 0o600))
     for line in lines[-limit:]:
         records.append(path, line)
     if os.stat(path).st_size > limit * _BYTES_PER_ENTRY:
@@ -61,10 +60,10 @@ def _shorter(launch: LaunchRecord) -> LaunchRecord:
 
 
 def _shorten(path: str, limit: int) -> None:
-    fd = os.open(path, os.O_RDWR | journal_lock.READ_FLAGS)
+    fd = os.open(path, os.O_RDWR | lock.READ_FLAGS)
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
-        if journal_lock.take(fd) is Lock.LOCKED or not records.is_at(fd, path):
+        if lock.take(fd) is Lock.LOCKED or not records.is_at(fd, path):
             return
         data = read_bytes(fd)
         kept: list[bytes] = []
@@ -117,7 +116,7 @@ def _key(entry: HistoryEntry) -> object:
 
 def _from_file(path: str) -> list[HistoryEntry]:
     try:
-        fd = os.open(path, journal_lock.READ_FLAGS)
+        fd = os.open(path, lock.READ_FLAGS)
     except OSError:
         return []
     try:

@@ -26,15 +26,13 @@ from ..errors import JournalError
 from ..models import OwnerRecord
 from ..runtime import records
 from ..runtime.lock import Lock, is_locked
-from . import folder as journal_folder
-from . import read as journal_read
 from .claim import Claim, claim
 from .file import JournalFile, NoLock, remove_leftovers
 from .fold import Fold, StillThere
-from .folder import candidates, find, folders, owner_id_of
+from .folder import candidates, find, folders, journal_name, owner_id_of, prepare
 from .history import bury, history
 from .owner import is_former_self, this_owner, without_secrets
-from .read import JournalView, owner_verdict, read, read_all, still_there
+from .read import JournalView, forgettable, owner_verdict, read, read_all, still_there
 from .writer import JournalWriter
 
 __all__ = [
@@ -85,7 +83,7 @@ class Journal(JournalWriter):
         clock: Callable[[], float] = time.time,
         still_there: StillThere = still_there,
     ) -> None:
-        self._name = journal_folder.journal_name(owner.owner_id)
+        self._name = journal_name(owner.owner_id)
         self._folders = list(folders)
         self._compact_bytes = compact_bytes
         self._history_limit = history_limit
@@ -317,7 +315,7 @@ class Journal(JournalWriter):
         path, old = os.path.join(folder, self._name), self._file
         offset = 0 if old is None else old.take_in(self._fold)
         self._fold.forget(self._history_limit, self._still_there)
-        journal_folder.prepare(folder)
+        prepare(folder)
         remove_leftovers(folder)
         fresh = JournalFile(path, _encoded(self._fold), need_lock)
         self._adopt(fresh, offset)
@@ -333,7 +331,7 @@ class Journal(JournalWriter):
             return
         folder = os.path.dirname(file.path)
         file.take_in(self._fold)
-        if journal_read.forgettable(self._fold, self._still_there):
+        if forgettable(self._fold, self._still_there):
             bury(folder, self._fold, self._history_limit)
             file.remove_name()
         elif file.sound:

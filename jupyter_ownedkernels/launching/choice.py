@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..marks import PREFIX
+
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?(t|-intel64)?$")
 # Flags of the interpreter that only change what a fork inherits. -i and -x are for people
 # and scripts, -c and a script's path are no module.
@@ -32,7 +34,6 @@ _NAMES = frozenset((
 # fmt: on
 # Of one launch, whatever their prefix.
 _OF_A_LAUNCH = frozenset({"JPY_PARENT_PID", "JPY_SESSION_NAME", "JPY_INTERRUPT_EVENT"})
-_OWN_PREFIX = "JUPYTER_OWNEDKERNELS_"
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def significant(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
             for name, value in environment.items()
             if (name in _NAMES or name.startswith(_PREFIXES))
             and name not in _OF_A_LAUNCH
-            and not name.startswith(_OWN_PREFIX)
+            and not name.startswith(PREFIX)
         )
     )
 
@@ -86,7 +87,7 @@ def of_template(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
-        if name not in _OF_A_LAUNCH and not name.startswith(_OWN_PREFIX)
+        if name not in _OF_A_LAUNCH and not name.startswith(PREFIX)
     }
 
 

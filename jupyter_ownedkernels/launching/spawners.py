@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import LaunchTimeout, SpawnerUnavailable
+from ..marks import OWNER_MARKER
 from ..runtime import wire
 
 if TYPE_CHECKING:
     import socket
 
 START_SCRIPT = Path(__file__).parents[1] / "runtime" / "start.py"
-OWNER_MARKER = "JUPYTER_OWNEDKERNELS_OWNER"
-LAUNCH_MARKER = "JUPYTER_OWNEDKERNELS_LAUNCH"
 
 # A request waits in the socket's buffer while the spawner forks; that it is full for
 # this long means that the spawner does not run (stopped, or the machine is out of memory).

@@ -18,10 +18,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import LaunchError, WarmLost
+from ..marks import LAUNCH_MARKER
 from ..runtime import inherited, wire
 from . import memory, ports
 from .choice import of_template
-from .spawners import LAUNCH_MARKER
 
 if TYPE_CHECKING:
     from .choice import Choice

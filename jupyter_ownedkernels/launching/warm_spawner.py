@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import SpawnerUnavailable
+from ..marks import OWNER_MARKER
 from ..runtime import wire
 from .choice import of_template
-from .spawners import OWNER_MARKER, SpawnerProcess, unsupported_reason
+from .spawners import SpawnerProcess, unsupported_reason
 
 if TYPE_CHECKING:
     import socket

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from ..journal import journal
 from ..journal.visit import Visit
+from ..marks import LAUNCH_MARKER
 from ..models import Survivor
 from ..runtime import procfs
-from .snapshot import LAUNCH_MARKER
 
 OUTPUT_NAME = "nohup.out"
 

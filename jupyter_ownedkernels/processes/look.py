@@ -7,12 +7,13 @@ import time
 from collections.abc import Iterable, Mapping
 
 from .. import identity
+from ..marks import MARKS, PARENT_VARIABLE, PREFIX
 from ..runtime import procfs
 from . import adopter
-from .snapshot import MARKS, PARENT_VARIABLE, Snapshot
+from .snapshot import Snapshot
 
 _CAP_SYS_PTRACE = 19
-_PREFIXES = (b"JUPYTER_OWNEDKERNELS_", PARENT_VARIABLE.encode())
+_PREFIXES = (PREFIX.encode(), PARENT_VARIABLE.encode())
 
 
 class _ProcReader:

@@ -15,16 +15,9 @@ from functools import cached_property
 from typing import Protocol
 
 from ..identity import Identity, Verdict, World
+from ..marks import LAUNCH_MARKER, OWNER_MARKER
 from ..runtime import procfs
 from ..runtime.procfs import Stat
-
-LAUNCH_MARKER = "JUPYTER_OWNEDKERNELS_LAUNCH"
-OWNER_MARKER = "JUPYTER_OWNEDKERNELS_OWNER"
-FIXTURE_MARKER = "JUPYTER_OWNEDKERNELS_FIXTURE"
-"""Set in processes of test suites that look like strays and must not be cleaned."""
-PARENT_VARIABLE = "JPY_PARENT_PID"
-MARKS = frozenset({LAUNCH_MARKER, OWNER_MARKER, FIXTURE_MARKER, PARENT_VARIABLE})
-"""All that is ever looked at of another process's environment."""
 
 # Names, not paths: a folder may be reached by several paths, and a container may show it
 # at another one. A name may hold spaces and stand inside a shell's command line, so each
@@ -38,7 +31,7 @@ class Reader(Protocol):
     """Where the late facts come from. PermissionError: it may not be read."""
 
     def marks(self, pid: int) -> Mapping[str, str] | None:
-        """Those of :data:`MARKS` that its environment had at exec; None when it is gone."""
+        """Those of :data:`.marks.MARKS` that its environment had at exec; None when it is gone."""
 
     def open_files(self, pid: int) -> list[str] | None:
         """Paths of what is open; None when the process is gone."""
