@@ -7,7 +7,6 @@ import argparse
 from .output import PROGRAM
 
 Commands = dict[str, list[str]]
-SHELLS = ("bash", "zsh", "fish")
 _SCRIPT = "jupyter-ownedkernels"
 
 

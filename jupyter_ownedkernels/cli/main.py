@@ -207,7 +207,7 @@ def _add_detach(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _run(args: argparse.Namespace, parser: Parser) -> int:
-    # Imported here: --help and completion should not wait for psutil or rich.
+    # Imported here: --help and completion should not wait for rich.
     if args.name in ("doctor", "clean"):
         from . import doctor
 

@@ -119,7 +119,7 @@ def _youngest_first(entries: list[Stat]) -> list[Stat]:
 
 def usage(processes: list[Process], pss: bool = False) -> Usage:
     """Add up. ``pss=True`` takes about 0.3 ms more for each process."""
-    shares = [proportional_memory(one.pid) for one in processes] if pss else [None]
+    shares = [_proportional_memory(one.pid) for one in processes] if pss else [None]
     known = [share for share in shares if share is not None]
     return Usage(
         cpu_s=sum(one.cpu_s for one in processes),
@@ -131,7 +131,7 @@ def usage(processes: list[Process], pss: bool = False) -> Usage:
 
 
 def resident_memory(entry: Stat) -> int:
-    """Bytes in memory, as ``ps`` and psutil have it; 10 µs.
+    """Bytes in memory, as ``ps`` has it; 10 µs.
 
     Newer kernels do not add up their counters for the stat line: there it may be off by
     some hundred kilobytes, which is a tenth of a small process.
@@ -143,13 +143,10 @@ def resident_memory(entry: Stat) -> int:
         return entry.rss_pages * procfs.PAGE_SIZE
 
 
-def proportional_memory(pid: int) -> int | None:
-    """Bytes of memory with shared pages divided among their users; None when not told."""
-    import psutil
-
+def _proportional_memory(pid: int) -> int | None:
     try:
-        return int(psutil.Process(pid).memory_full_info().pss)
-    except (psutil.Error, AttributeError, OSError):
+        return procfs.proportional_memory(pid)
+    except OSError:  # another user's
         return None
 
 

@@ -174,9 +174,11 @@ export function outcome(
     case 'already-gone':
       return trans.__('Was gone already');
     case 'identity-changed':
-      return trans.__(
-        'Not touched: the number belongs to another process now. Nothing is left to do.'
-      );
+      return result.kind === 'stale_file'
+        ? trans.__('Not touched: the file was written again or replaced.')
+        : trans.__(
+            'Not touched: the number belongs to another process now. Nothing is left to do.'
+          );
     case 'not-permitted':
       return trans.__(
         'Not permitted: %1. Ask the user that owns it, or an administrator, to end it.',

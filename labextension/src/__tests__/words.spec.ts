@@ -116,6 +116,17 @@ describe('a finding', () => {
     expect(words.isDone(result)).toBe(done);
     expect(words.outcome(result, trans)).toContain(text);
   });
+
+  it('speaks of a file, not of a process, when a file has changed', () => {
+    const result = {
+      id: 'a',
+      kind: 'stale_file' as const,
+      outcome: 'identity-changed',
+      reason: 'because',
+      pid: null
+    };
+    expect(words.outcome(result, trans)).toContain('the file');
+  });
 });
 
 describe('the title of a kernel', () => {
