@@ -207,6 +207,11 @@ def test_kernels_of_all_owners_of_the_user(
     census.wait_until(forgotten, 10, "the other owner's end")
 
 
+def without_strangers(report: dict[str, Any]) -> dict[str, int]:
+    """What was found, but for orphans of others that run on this machine and are only shown."""
+    return {kind: number for kind, number in report["counts"].items() if kind != "unknown"}
+
+
 def test_strays_are_found_and_cleaned(private: Workspace) -> None:
     stale = private.runtime / "kernel-left-by-an-old-server.json"
     ports = {f"{name}_port": 0 for name in ("shell", "iopub", "stdin", "control", "hb")}
@@ -223,7 +228,7 @@ def test_strays_are_found_and_cleaned(private: Workspace) -> None:
         server.end_kernel(kernel_id)
         report = server.get("strays?refresh=1")
         assert report["complete"], report["incomplete_reason"]
-        assert report["counts"] == {"stale_file": 1, "detached": 1}
+        assert without_strangers(report) == {"stale_file": 1, "detached": 1}
         found = {one["kind"]: one for one in report["findings"]}
         detached = found["detached"]
         assert detached["by_default"] is False
@@ -247,7 +252,7 @@ def test_strays_are_found_and_cleaned(private: Workspace) -> None:
         (again,) = server.clean(ids=[detached["id"]], dry_run=False)
         assert again["outcome"] == "already-gone"
         # Without being asked to look again: what was cleaned is not given out any more.
-        assert server.get("strays")["counts"] == {}
+        assert without_strangers(server.get("strays")) == {}
 
 
 def test_a_report_is_kept_for_a_while(servers: Callable[..., RestServer]) -> None:
