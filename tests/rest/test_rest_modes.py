@@ -120,8 +120,8 @@ def test_kernels_that_the_manager_started_behind_our_back(
 ) -> None:
     """A launch that no spawner can make runs unwatched, and the reason is shown."""
     config = """
-import jupyter_ownedkernels.provisioner as module
-module._obstacle = lambda kwargs: "the test says so"
+import jupyter_ownedkernels.provisioning.options as module
+module.obstacle = lambda kwargs: "the test says so"
 """
     server = servers(config=config)
     kernel_id = server.start_kernel("mini")

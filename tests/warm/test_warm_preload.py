@@ -102,6 +102,18 @@ def test_what_the_working_folder_hides_is_not_preloaded(shop: Kennel, name: str)
         shop.forked(shop.request(ports))
 
 
+def test_the_key_between_processes_is_each_kernels_own(tmp_path: Path) -> None:
+    """multiprocessing draws it once, when it is imported."""
+    kennel = Kennel(tmp_path, preload=["multiprocessing.process"])
+    key = "bytes(__import__('multiprocessing').current_process().authkey)"
+    try:
+        assert kennel.warm_up()["reason"] is None
+        one, other = (kennel.start("fork").value(key) for _ in range(2))
+        assert one != other
+    finally:
+        kennel.close()
+
+
 def test_a_module_that_cannot_be_imported_is_reported_and_the_rest_is_there(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
