@@ -20,7 +20,7 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from . import identity, ownership
 from .config import OwnedKernels
 from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable, WarmLost
-from .launching.launch import Exited, LaunchRequest, LeaseLost
+from .launching.launch import Exited, LaunchRequest, LeaseLost, settled
 from .launching.readiness import StartUp, is_ready, ports_of
 from .launching.spawners import unsupported_reason
 from .launching.stdio import Stdio
@@ -195,9 +195,7 @@ class OwnedProvisioner(LocalProvisioner):
         submission = Submission(self.ownership, kernel, request, stdio)
         try:
             launch = await asyncio.to_thread(submission.make)
-            started = await asyncio.wait_for(
-                asyncio.wrap_future(launch.started), settings.launch_timeout
-            )
+            started = await settled(launch.started, settings.launch_timeout)
         except BaseException as error:
             submission.give_up()
             stdio.close_own_ends()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -9,11 +10,13 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ..errors import LaunchError
 from ..models import Survivor
 from ..runtime import wire
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -270,6 +273,22 @@ def _certain() -> Future[Any]:
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
+
+
+async def settled(future: Future[T], timeout: float) -> T:
+    """What a launch's future gives. asyncio.TimeoutError after ``timeout`` seconds.
+
+    Before Python 3.12 :func:`asyncio.wait_for` forgets a cancellation that comes in the
+    very moment in which the future is done: then a kernel would be started for nobody.
+    """
+    ours = asyncio.wrap_future(future)
+    try:
+        await asyncio.wait({ours}, timeout=timeout)
+        if not ours.done():
+            raise asyncio.TimeoutError
+        return ours.result()
+    finally:
+        ours.cancel()
 
 
 def resolve(future: Future[Any], value: object) -> None:

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from jupyter_client.launcher import launch_kernel
 
+from ..launching.launch import settled
 from ..processes.tree import RecordedProcess
 from ..runtime import procfs
 from ..runtime.retire import Retirement, Sent, Target, run, send
@@ -76,9 +77,8 @@ class OwnedProcess:
 
     async def wait_async(self, timeout: float) -> int | None:
         """As :meth:`wait`, for a coroutine; after ``timeout`` seconds what is known."""
-        retired = asyncio.wrap_future(self.launch.retired)
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(asyncio.shield(retired), timeout)
+            await settled(self.launch.retired, timeout)
         return self.launch.returncode
 
     def ready(self) -> None:
