@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
 from support import census
 from support.owner import Owner, OwnerError
 from support.workspace import Workspace
@@ -283,6 +284,14 @@ def test_a_server_that_is_told_to_stop(workspace: Workspace, server: Server) -> 
     """SIGTERM: the server shuts its kernels down itself; nobody comes in its way."""
     status, kernel = server.ask("POST", "/api/kernels", {"name": "python3"})
     assert status == 201, kernel
+    # ipykernel logs a traceback when it is shut down before its control channel is complete.
+    client = BlockingKernelClient(
+        connection_file=str(workspace.runtime / f"kernel-{kernel['id']}.json")
+    )
+    client.load_connection_file()
+    client.start_channels()
+    client.wait_for_ready(60)
+    client.stop_channels()
     procs = workspace.processes()
     begun = time.monotonic()
     server.process.send_signal(signal.SIGTERM)

@@ -151,15 +151,22 @@ def left_after(procs: Iterable[Proc], timeout: float) -> set[Proc]:
 
 
 def end(procs: Iterable[Proc]) -> None:
-    """SIGKILL, for processes that a test has made itself."""
-    for proc in procs:
-        with contextlib.suppress(ProcessLookupError):
-            fd = os.pidfd_open(proc.pid)
-            try:
+    """SIGKILL, for processes that a test has made itself.
+
+    All are stopped before the first one dies: a shell in a loop would start another child.
+    """
+    with contextlib.ExitStack() as stack:
+        fds = []
+        for proc in procs:
+            with contextlib.suppress(ProcessLookupError):
+                fd = os.pidfd_open(proc.pid)
+                stack.callback(os.close, fd)
                 if runs(proc):
-                    signal.pidfd_send_signal(fd, signal.SIGKILL)
-            finally:
-                os.close(fd)
+                    fds.append(fd)
+        for signum in (signal.SIGSTOP, signal.SIGKILL):
+            for fd in fds:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(fd, signum)
 
 
 def descriptors(pid: int) -> dict[int, str]:
