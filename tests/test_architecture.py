@@ -51,7 +51,7 @@ TOP = "__init__"
 
 # Whoever may send a signal: to own children, and to everything else with proof of identity. The
 # rehearsal ends its own child before it reaps it.
-SIGNALLERS = {"runtime.retire", "runtime.warm_rehearsal", "processes.tree"}
+SIGNALLERS = {"runtime.retire", "runtime.warm.rehearsal", "processes.tree"}
 SIGNALS = {"kill", "killpg", "pidfd_send_signal", "send_signal", "terminate", "tgkill"}
 
 # A warm spawner runs where ipykernel is installed; it imports these late, inside functions.

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 _PLACEHOLDER = "{connection_file}"
 # Of one launch or one shell; all else must be equal, since the boot may have read it.
 _TOLERATED = frozenset({"PWD", "OLDPWD", "SHLVL", "_", "JPY_SESSION_NAME", "JPY_PARENT_PID"})
-# Only what ipykernel itself defines goes through the gate of :mod:`.runtime.warm_standby`.
+# Only what ipykernel itself defines goes through the gate of :mod:`.runtime.warm.standby`.
 _MODULES = frozenset({"ipykernel_launcher", "ipykernel"})
 _BOOT_TIMEOUT = 60.0
 _CLAIM_TIMEOUT = 3.0

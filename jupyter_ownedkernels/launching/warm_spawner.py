@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .choice import Choice
 
-WARM_SCRIPT = Path(__file__).parents[1] / "runtime" / "warm_start.py"
+WARM_SCRIPT = Path(__file__).parents[1] / "runtime" / "warm" / "start.py"
 # Importing what a kernel has takes 0.5 to 1 s here; on a cold network disk a minute.
 READY_TIMEOUT = 180.0
 _ROOM_FOR_TITLE = 512

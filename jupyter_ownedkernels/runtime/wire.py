@@ -10,7 +10,7 @@ Version rule: a receiver ignores fields and ops that it does not know.
 
 Owner to spawner, on the control socket
     ``launch``    LaunchRequest; descriptors: the keeper's end of the lease, stdin, stdout, stderr;
-                  for a standby kernel the channel on which it is claimed (warm_standby.py)
+                  for a standby kernel the channel on which it is claimed (warm/standby.py)
 Owner to keeper, on the lease
     ``ready``     the kernel accepts connections: look for the kernel process once
     ``signal``    ``signum``; to the kernel process and its same-session descendants

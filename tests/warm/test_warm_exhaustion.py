@@ -110,7 +110,7 @@ def with_a_python(kennel: Kennel, prelude: str) -> None:
 
 
 def test_where_no_file_can_be_written_warm_is_off_with_the_reason(kennel: Kennel) -> None:
-    with_a_python(kennel, 'case "$*" in *warm_start*) ulimit -f 0;; esac')
+    with_a_python(kennel, 'case "$*" in *warm/start.py*) ulimit -f 0;; esac')
     entry = kennel.warm_up()
     assert entry["state"] == "off"
     assert "no room for a rehearsal" in entry["reason"]

@@ -15,7 +15,7 @@ from warm_kernels import Kennel, until
 
 from jupyter_ownedkernels.errors import WarmLost
 from jupyter_ownedkernels.launching import warm as launcher_warm
-from jupyter_ownedkernels.runtime import warm_gate
+from jupyter_ownedkernels.runtime.warm import gate
 
 
 class Clock:
@@ -294,7 +294,7 @@ def test_the_gate_sees_a_thread_and_open_files_in_this_very_process() -> None:
     release = threading.Event()
     thread = threading.Thread(target=release.wait)
     thread.start()
-    assert "threads" in (warm_gate.objection(set()) or "")
+    assert "threads" in (gate.objection(set()) or "")
     release.set()
     thread.join()
 
@@ -313,8 +313,8 @@ def test_each_rule_of_the_gate_stands_alone(code: str, reason: str | None) -> No
     """With every descriptor expected, so that no other rule speaks first."""
     program = (
         "import os\n"
-        "from jupyter_ownedkernels.runtime import warm_gate\n"
-        "def look(): print(warm_gate.objection(set(map(int, os.listdir('/proc/self/fd')))))\n"
+        "from jupyter_ownedkernels.runtime.warm import gate\n"
+        "def look(): print(gate.objection(set(map(int, os.listdir('/proc/self/fd')))))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program + code], capture_output=True, text=True, check=True

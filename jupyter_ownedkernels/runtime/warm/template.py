@@ -13,11 +13,12 @@ import time
 import types
 from typing import Any, Callable
 
-from . import lineage, warm_gate, warm_title, wire
-from .child import Unwind
-from .warm_rehearsal import rehearse
-from .warm_shelf import Needs, Shelf
-from .warm_standby import Standby
+from .. import lineage, wire
+from ..child import Unwind
+from . import gate, title
+from .rehearsal import rehearse
+from .shelf import Needs, Shelf
+from .standby import Standby
 
 _PARENT = "parent_handle"
 _INLINE = "module://matplotlib_inline.backend_inline"
@@ -76,13 +77,13 @@ class Template:
 
     def freeze(self) -> None:
         """All imports are made: remember the files, and what became of the environment."""
-        self._files = warm_gate.known_files()
+        self._files = gate.known_files()
         self._imported = {
             name: value for name, value in os.environ.items() if self._before.get(name) != value
         }
 
     def changed(self) -> str | None:
-        return warm_gate.changed(self._files)
+        return gate.changed(self._files)
 
     # -- in the forked child -----------------------------------------------------------
 
@@ -98,7 +99,7 @@ class Template:
             channel = fcntl.fcntl(channel, fcntl.F_DUPFD_CLOEXEC, channel + 1)
         _close_all_but({tell} if channel is None else {tell, channel})
         environment = self._environment(request["env"])
-        warm_title.show(argv, environment)
+        title.show(argv, environment)
         lineage.set_name(os.path.basename(argv[0]))
         os.environ.clear()
         os.environ.update(environment)

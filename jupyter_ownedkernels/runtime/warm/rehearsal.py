@@ -19,7 +19,7 @@ import sys
 import tempfile
 from typing import Any, NamedTuple
 
-from . import lineage
+from .. import lineage
 
 TIMEOUT = 60.0
 # The reply to the cell leaves in another thread, which may still have to import.

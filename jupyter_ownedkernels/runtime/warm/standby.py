@@ -26,7 +26,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Callable
 
-from . import warm_title, wire
+from .. import wire
+from . import title
 
 _PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
 _CONFIG_SUFFIXES = (".py", ".json")
@@ -144,7 +145,7 @@ class Standby:
         made = {name: v for name, v in os.environ.items() if self._given.get(name) != v}
         os.environ.clear()
         os.environ.update({**environment, **made})
-        warm_title.show(argv, environment)
+        title.show(argv, environment)
         sys.argv[1:] = argv[len(argv) - len(sys.argv) + 1 :]
         if hasattr(sys, "orig_argv"):
             sys.orig_argv = list(argv)

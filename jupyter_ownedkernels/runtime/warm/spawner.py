@@ -16,10 +16,11 @@ import socket
 import warnings
 from typing import Any, Callable
 
-from . import lineage, warm_gate, wire
-from .child import Unwind
-from .spawner import Spawner, tell
-from .warm_child import Template
+from .. import lineage, wire
+from ..child import Unwind
+from ..spawner import Spawner, tell
+from . import gate
+from .template import Template
 
 # Says that the launch was refused before anything was forked: see wire.py, ``failed``.
 REFUSED = "refused"
@@ -35,7 +36,7 @@ class WarmSpawner(Spawner):
         self._expected = {control.fileno(), owner, self._wakeup, self._writer}
 
     def _launch(self, request: dict[str, Any], fds: list[int]) -> None:
-        stage, reason = REFUSED, warm_gate.objection(self._expected | set(fds))
+        stage, reason = REFUSED, gate.objection(self._expected | set(fds))
         if reason is None and self._template.changed():
             stage, reason = STALE, "files of the interpreter or its packages were changed"
         if reason is not None:
@@ -79,7 +80,7 @@ def main(
     """Prepare, then serve until the owner is gone.
 
     Returns None in the spawner, and in a forked child what makes it the kernel. Called
-    by ``warm_start.py`` only. ``plan``: ``module`` of the kernelspec, ``preload``.
+    by ``start.py`` only. ``plan``: ``module`` of the kernelspec, ``preload``.
     """
     lineage.set_name("warm-spawner")
     if not lineage.become_subreaper():
@@ -90,13 +91,13 @@ def main(
     _die_with_owner(control, True)
     template = Template(at_start)
     troubles: list[str] = []
-    reason = warm_gate.not_ipykernel(plan["module"])
+    reason = gate.not_ipykernel(plan["module"])
     if reason is None:
         reason = template.import_base()
         troubles = template.import_preload(plan["preload"])
         _settle_threads()
         signal.set_wakeup_fd(-1)
-        reason = reason or warm_gate.objection({control_fd, owner_pidfd})
+        reason = reason or gate.objection({control_fd, owner_pidfd})
     state = "unfit" if reason is not None else "ready"
     template.freeze()
     _die_with_owner(control, False)
