@@ -30,6 +30,8 @@ class OwnedKernel:
         self.wish: Cause | None = None
         """Why the launch is about to end, when somebody asked for it."""
         self.unwatched_reason: str | None = None
+        self.made_again = False
+        """The launch came to nothing and is made again, in another way."""
         self.removes_file = False
         """The connection file was written for this launch, and goes with it."""
         self.last_exit: Exit | None = previous.last_exit if previous else None

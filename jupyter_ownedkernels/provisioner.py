@@ -112,6 +112,7 @@ class OwnedProvisioner(LocalProvisioner):
                         again -= 1
                     elif not isinstance(error, WarmLost):
                         reason = str(error)
+                    kernel.made_again = True
                     self.ownership.ended(kernel, Exited(None), ())
                     if not isinstance(error, SpawnerUnavailable):
                         cmd, scrubbed = await self._start_afresh(kwargs)

@@ -205,7 +205,14 @@ class StockProcess:
             if self._popen.returncode is not None:
                 self._status = self._popen.returncode
             else:
-                seen = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                try:
+                    seen = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                except ChildProcessError:
+                    # Reaped by the program itself. The number may be somebody else's by now:
+                    # Popen learns of it here, says 0 as it always does, and nothing is signalled.
+                    self._popen.poll()
+                    self._status = self._popen.returncode
+                    return self._status
                 if seen is not None:
                     exited = seen.si_code == os.CLD_EXITED
                     self._status = seen.si_status if exited else -seen.si_status
@@ -216,8 +223,8 @@ class StockProcess:
         if self.poll() is None:
             self._await_exit(timeout)
         self.retire(0.0)
-        assert self._retiring is not None
-        self._retiring.join(timeout)
+        if self._retiring is not None:
+            self._retiring.join(timeout)
         self._popen.wait()
         assert self._status is not None
         return self._status
@@ -245,13 +252,14 @@ class StockProcess:
         """Nobody to be told."""
 
     def _members(self) -> list[procfs.Stat]:
+        self.poll()
+        if self._popen.returncode is not None:
+            return []  # Reaped: the session's number proves nothing any more.
         table, _ = procfs.table()
         return [entry for entry in table.values() if entry.session == self.pid]
 
     def send_signal(self, signum: int) -> None:
         """Signal each process of its session. PermissionError when none may be signalled."""
-        if self._popen.returncode is not None:
-            return
         outcomes = [
             send(Target(entry.pid, entry.start_ticks), signum)
             for entry in self._members()

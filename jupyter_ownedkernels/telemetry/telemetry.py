@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SCHEMA_ID = "https://events.jupyter-ownedkernels.org/kernel_ownership/v1"
+SCHEMA_ID = "https://events.jupyter.org/jupyter_ownedkernels/kernel_ownership/v1"
 SCHEMA = Path(__file__).parents[1] / "event_schemas" / "kernel_ownership" / "v1.yaml"
 
 _ACTED = frozenset({"terminated", "killed", "removed"})
@@ -94,7 +94,7 @@ class Telemetry:
     # -- transitions -----------------------------------------------------------------
 
     def _on_transition(self, kernel: OwnedKernel, before: State) -> None:
-        self._hop(self._transition, kernel.record, before)
+        self._hop(self._transition, kernel.record, before, kernel.made_again)
 
     def _on_warm_disabled(self, interpreter: str, reason: str) -> None:
         self._hop(self._emit_warm_disabled, interpreter, reason)
@@ -108,17 +108,17 @@ class Telemetry:
     def _emit_warm_disabled(self, interpreter: str, reason: str) -> None:
         self._emit("warm_disabled", message=f"{interpreter}: {reason}")
 
-    def _transition(self, record: LaunchRecord, before: State) -> None:
+    def _transition(self, record: LaunchRecord, before: State, made_again: bool) -> None:
         self._also(record)
         if before is State.LAUNCHING:
-            self._launch_settled(record)
+            self._launch_settled(record, made_again)
         if record.state is State.ENDED and _ran(record):
             self._ended(record)
 
-    def _launch_settled(self, record: LaunchRecord) -> None:
+    def _launch_settled(self, record: LaunchRecord, made_again: bool) -> None:
         mode = record.launch_mode
         if not _ran(record):
-            metrics.LAUNCHES.labels(mode=mode, result="failed").inc()
+            metrics.LAUNCHES.labels(mode=mode, result="fallback" if made_again else "failed").inc()
             return
         metrics.LAUNCHES.labels(mode=mode, result="ok").inc()
         if record.running_at is not None:

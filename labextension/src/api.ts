@@ -160,7 +160,7 @@ export interface IHistoryEntry {
 
 /** The schema of the events that this package emits. */
 export const EVENT_SCHEMA =
-  'https://events.jupyter-ownedkernels.org/kernel_ownership/v1';
+  'https://events.jupyter.org/jupyter_ownedkernels/kernel_ownership/v1';
 
 export interface IOwnershipEvent {
   action: string;

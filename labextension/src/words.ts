@@ -106,7 +106,7 @@ export function findingTag(
     case 'stale_file':
       return trans.__('stale file');
     case 'foreign':
-      return trans.__('elsewhere');
+      return trans.__('foreign');
     default:
       return trans.__('unknown');
   }

@@ -7,6 +7,7 @@ import signal
 import time
 
 from support import census
+from support.machine import needs_namespaces
 from support.owner import Owner
 from support.workspace import Workspace
 
@@ -64,6 +65,42 @@ def test_a_launch_that_is_made_again_is_the_same(workspace: Workspace, owner: Ow
     assert census.command(told["pid"])[-2:] == ["--bind-after", "-1"]
     assert (procfs.environ(told["pid"]) or {})["OK_GROWS"] == "once+"
     owner.shut_down("again", now=True)
+
+
+REAPED_BY_THE_PROGRAM = """
+import subprocess
+from jupyter_ownedkernels.provisioning.owned_process import StockProcess
+
+# Not a child of this process: that one would be seen as the kernel.
+OTHER_PROGRAM = '''
+import subprocess, sys
+with open("/proc/sys/kernel/ns_last_pid", "w") as last:
+    last.write(str(int(sys.argv[1]) - 1))
+stranger = subprocess.Popen(["sleep", "3600"], start_new_session=True)
+print(stranger.pid, flush=True)
+sys.stdin.read()
+print(stranger.poll())
+stranger.kill()
+'''
+process = StockProcess.start(["true"], {})
+os.waitpid(process.pid, 0)
+other = subprocess.Popen(
+    [sys.executable, "-c", OTHER_PROGRAM, str(process.pid)],
+    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+)
+assert int(other.stdout.readline()) == process.pid
+process.send_signal(15)
+process.retire(0.0)
+process.kill()
+result = [process.wait(5), process.poll(), other.communicate()[0]]
+"""
+
+
+@needs_namespaces
+def test_a_stock_kernel_that_the_program_has_reaped(workspace: Workspace) -> None:
+    """Its number may be another process's: it counts as ended, and nothing is signalled."""
+    with Owner(workspace, ["unshare", "-pf", "--mount-proc"]) as owner:
+        assert owner.run(REAPED_BY_THE_PROGRAM) == [0, 0, "None\n"]
 
 
 CANCEL = """

@@ -6,13 +6,13 @@ import errno
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from support import census
+from support.machine import needs_namespaces
 from support.owner import Owner
 from support.workspace import SHELL, Workspace
 
@@ -21,16 +21,6 @@ SUBREAPER = [sys.executable, "-I", "-S", str(Path(__file__).parents[1] / "suppor
 NOBODY = 65534
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-
-
-def _has_namespaces() -> bool:
-    if shutil.which("unshare") is None:
-        return False
-    probe = ["unshare", "-pf", "--mount-proc", "true"]
-    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
-
-
-needs_namespaces = pytest.mark.skipif(not _has_namespaces(), reason="no pid namespace to be had")
 
 
 @pytest.fixture

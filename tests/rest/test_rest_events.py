@@ -104,6 +104,25 @@ def test_a_launch_that_fails(server: RestServer, workspace: Workspace) -> None:
     assert failed == 1
 
 
+def test_a_launch_that_is_made_in_another_way(servers: Callable[..., RestServer]) -> None:
+    """Nobody needs to be woken for it: the kernel has started."""
+    server = servers("--OwnedKernels.launch_timeout=0.3", "--OwnedKernels.warm=off")
+    first = server.start_kernel("mini")
+    (spawner,) = server.get("health")["spawners"]
+    os.kill(spawner["pid"], signal.SIGSTOP)
+    try:
+        second = server.start_kernel("mini")
+    finally:
+        os.kill(spawner["pid"], signal.SIGCONT)
+    assert server.kernel(second)["launch_mode"] == "stock"
+    found = samples(server)
+    assert value(found, "launches_total", mode="exec", result="fallback") == 1
+    assert value(found, "launches_total", mode="stock", result="ok") == 1
+    assert not any(("result", "failed") in labels for _, labels in found)
+    for kernel_id in (first, second):
+        server.end_kernel(kernel_id)
+
+
 def test_detached_processes_and_a_clean(private: Workspace) -> None:
     with RestServer(private) as server:
         kernel_id = server.start_kernel("python3")

@@ -88,7 +88,7 @@ describe('the section of strays', () => {
     expect(rows(section.node).map(one => nameOf(one).split(',')[1])).toEqual([
       ' stray',
       ' detached',
-      ' elsewhere',
+      ' foreign',
       ' stale file'
     ]);
     expect(checked(section.node)).toEqual(['true', 'false', null, 'true']);

@@ -73,7 +73,7 @@ describe('a finding', () => {
     ['stray_process', 'python x.py', 'stray', 'owner 29 is gone'],
     ['detached', 'python x.py', 'detached', 'left its kernel on purpose'],
     ['stale_file', 'kernel.json', 'stale file', 'no kernel uses it'],
-    ['foreign', 'python x.py', 'elsewhere', 'belongs to vm'],
+    ['foreign', 'python x.py', 'foreign', 'belongs to vm'],
     ['unknown', 'python x.py', 'unknown', 'not proven to be left behind']
   ])('of kind %s', (kind, title, tag, origin) => {
     const one = finding('a', { kind });
