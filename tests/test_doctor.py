@@ -297,6 +297,15 @@ def test_files_are_looked_at_again_before_they_are_removed(workspace: Workspace)
     assert path.exists()
 
 
+def test_the_index_of_a_scan_is_made_once(workspace: Workspace) -> None:
+    """Asked for by each item of a clean: made anew each time, 20,000 files took six minutes."""
+    for number in range(3):
+        leftover(workspace, f"kernel-{number}.json")
+    examined = doctor.examine(scope_of(workspace))
+    assert len(examined.by_id) == 3
+    assert examined.by_id is examined.by_id
+
+
 # -- without a journal -----------------------------------------------------------------
 
 

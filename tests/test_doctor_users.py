@@ -383,6 +383,64 @@ answer([told for _, told in everybody(work)])
     assert first == second == {"error": "nobody: broken"}
 
 
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSTOP)", "no answer in time"),
+        ("time.sleep(600)", "no answer in time"),
+        ("'x' * 2_000_000", "more was found"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "no answer"),
+    ],
+)
+def test_a_user_holds_nobody_up(home: Path, work: str, words: str) -> None:
+    """He may stop what runs in his name, and make it find very much."""
+    told, left = inside(
+        f"""
+doctor_users._LONGEST_ANSWER = 1_000_000
+user = doctor_users.User("nobody", NOBODY, NOBODY, str(home))
+pids = []
+real = os.fork
+def fork():
+    pid = real()
+    pids.append(pid)
+    return pid
+os.fork = fork
+try:
+    told = doctor_users.as_user(user, lambda: {work}, patience=1.0)
+except Exception as error:
+    told = str(error)
+answer([told, os.path.exists(f"/proc/{{pids[0]}}")])
+""",
+        home,
+    )
+    assert words in told
+    assert told.startswith("nobody: ")
+    assert left is False
+
+
+def test_nobodys_part_outlives_the_doctor(home: Path) -> None:
+    assert inside(
+        """
+user = doctor_users.User("nobody", NOBODY, NOBODY, str(home))
+reading, writing = os.pipe()
+doctor = os.fork()
+if doctor == 0:
+    def work():
+        os.write(writing, str(os.getpid()).encode())
+        time.sleep(600)
+    doctor_users.as_user(user, work)
+part = int(os.read(reading, 100))
+os.kill(doctor, signal.SIGKILL)
+os.waitpid(doctor, 0)
+deadline = time.monotonic() + 20
+while any(alive(part)) and time.monotonic() < deadline:
+    time.sleep(0.01)
+answer(alive(part))
+""",
+        home,
+    ) == [False]
+
+
 def test_only_root_may(home: Path) -> None:
     status, text = inside(
         """

@@ -265,8 +265,8 @@ def _whole_id(text: str, known: Sequence[str]) -> str:
 def show_results(results: Sequence[dict[str, Any]]) -> None:
     """A table of what a clean did."""
     names = short_ids([result["id"] for result in results])
-    quiet = [one for one in results if one["outcome"] == "removed" and not one["reason"]]
-    shown = results if len(quiet) <= _MOST_FILES else [one for one in results if one not in quiet]
+    loud = [one for one in results if one["outcome"] != "removed" or one["reason"]]
+    shown = results if len(results) - len(loud) <= _MOST_FILES else loud
     rows = [
         (
             names[result["id"]],

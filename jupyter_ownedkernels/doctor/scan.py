@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from .. import connections
 from ..journal.journal import folders as journal_folders
@@ -87,7 +88,7 @@ class Examination:
     items: tuple[Item, ...]
     owners: Owners = field(repr=False)
 
-    @property
+    @cached_property
     def by_id(self) -> dict[str, Item]:
         return {item.finding.id: item for item in self.items}
 
