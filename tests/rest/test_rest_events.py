@@ -129,7 +129,9 @@ def test_detached_processes_and_a_clean(private: Workspace) -> None:
         server.run(kernel_id, DETACHED)
         server.end_kernel(kernel_id)
         assert server.event("left_detached", kernel_id=kernel_id)["count"] == 1
-        (finding,) = server.get("strays?refresh=1")["findings"]
+        findings = server.get("strays?refresh=1")["findings"]
+        # Orphans of others that run on this machine are only shown.
+        (finding,) = [one for one in findings if one["kind"] != "unknown"]
         found = samples(server)
         assert value(found, "strays", kind="detached") == 1
         assert value(found, "strays", kind="stray_kernel") == 0
