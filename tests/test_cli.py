@@ -601,6 +601,26 @@ def test_sizes_and_times() -> None:
     assert [duration(n) for n in (None, 5, 300, 7300, 1e6)] == ["-", "5 s", "5 min", "2 h", "11 d"]
 
 
+def test_what_is_no_id_is_shown_whole() -> None:
+    assert short_ids(["p1", "px", "p12-34-0123456789ab"])["p1"] == "p1"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("arguments", ["doctor", "doctor --json", "history", "list", "clean p1"])
+def test_closed_streams(workspace: Workspace, arguments: str, closed: str) -> None:
+    """What has no stream says nothing there, and nowhere else either."""
+    command = f'"$0" -W error -m jupyter_ownedkernels.cli {arguments} {closed}'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable],
+        capture_output=True,
+        text=True,
+        env=workspace.environment(),
+    )
+    assert done.returncode == (1 if arguments == "clean p1" else 0)
+    assert done.stderr == ""
+    assert (done.stdout == "") == (closed != "2>&-")
+
+
 def test_short_ids_stay_unique() -> None:
     ids = ["p12-5-abcdefabcdef", "p123-5-abcdefabcdef", "f-abcdefabcdef", "f-abcdefabcdee"]
     short = short_ids(ids)

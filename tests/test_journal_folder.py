@@ -495,13 +495,11 @@ def test_journals_of_others_are_found_by_root_only_when_asked(home: Path) -> Non
     assert names == [["/mnt/owner-his.jsonl"]] * 2
 
 
-def test_leftovers_of_a_crash_are_removed_when_they_are_old(runtime: str) -> None:
+@pytest.mark.parametrize("left", [".owner-a.jsonl.00ff.tmp", "history.jsonl.4711.tmp"])
+def test_leftovers_of_a_crash_are_removed_when_they_are_old(runtime: str, left: str) -> None:
     folder = Path(runtime, "ownedkernels")
     folder.mkdir(parents=True)
-    old, young, other = (
-        folder / name
-        for name in (".owner-a.jsonl.00ff.tmp", ".owner-b.jsonl.11ee.tmp", "notes.tmp")
-    )
+    old, young, other = (folder / name for name in (left, ".owner-b.jsonl.11ee.tmp", "notes.tmp"))
     for path in (old, young, other):
         path.touch()
         if path != young:

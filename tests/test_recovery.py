@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -396,3 +397,43 @@ def _all_is_recovered(workspace: Workspace, innocent: set[Proc], on_record: bool
     assert len(left_files) == (0 if on_record else 1)
     for name in left_files:
         (workspace.runtime / name).unlink()
+
+
+@pytest.mark.parametrize("how", ["removed", "moved", "made useless"])
+def test_a_journal_that_is_taken_away_while_kernels_run(
+    workspace: Workspace, innocent: set[Proc], how: str
+) -> None:
+    """A keeper knows the path of its launch; the end is there, or is put on record later."""
+    aside = workspace.runtime / "aside"
+    other = workspace.path / "other"
+    private = workspace.path / "private"
+    private.mkdir(mode=0o700)
+    with Owner(workspace, env={"XDG_RUNTIME_DIR": str(private)}) as owner:
+        owner.set(journal_dir=str(other / "first"))
+        owner.start("first", "core")
+        note = workspace.note("core")
+        workspace.forget_note("core")
+        if how == "moved":
+            os.rename(other / "first", aside)
+        else:
+            shutil.rmtree(other / "first")
+        if how == "made useless":
+            (other / "first").write_text("no folder")
+        owner.start("second", "core")
+        note.update({f"second {name}": proc for name, proc in workspace.note("core").items()})
+        workspace.forget_note("core")
+        path = owner.run(
+            "from jupyter_ownedkernels import ownership\nresult = ownership.current().journal.path"
+        )
+        owner.die()
+        assert not census.left_after(note.values(), 10)
+        assert not census.left_after(workspace.processes() - innocent, 10)
+        assert "Traceback" not in owner.errors()
+    assert not files_of_the_dead(workspace)
+    assert (os.path.dirname(path) == str(other / "first")) == (how != "made useless")
+    mine = os.path.dirname(path)
+    recovery.recover([mine], [str(workspace.runtime)], look=look_of(workspace))
+    told = {entry.launch_id: entry for entry in journal.history([mine])}
+    assert len([one for one in told.values() if one.event == "ended"]) == 2
+    for left in (aside, other, private):
+        shutil.rmtree(left, ignore_errors=True)

@@ -291,7 +291,7 @@ def short_ids(ids: Sequence[str]) -> dict[str, str]:
         around = ordered[max(place - 1, 0) : place] + ordered[place + 1 : place + 2]
         shared = max((_shared(one, other) for other in around), default=0)
         # Whole words: p1234 for a process, six digits for a file.
-        least = one.find("-") if one.startswith("p") else 8
+        least = (one + "-").find("-") if one.startswith("p") else 8
         short[one] = one if shared >= len(one) - 1 else one[: max(least, shared + 1)]
     return short
 

@@ -238,9 +238,18 @@ def _run(args: argparse.Namespace, parser: Parser) -> int:
     return USAGE
 
 
+def _open_what_is_closed() -> None:
+    """Started with ``>&-`` or ``2>&-`` there is no stream, and its number is anybody's."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            setattr(sys, name, os.fdopen(nowhere, "w", encoding="utf-8", closefd=False))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console script; the answer is the exit status."""
     given = sys.argv[1:] if argv is None else list(argv)
+    _open_what_is_closed()
     parser = make_parser(given)
     args = parser.parse_args(given)
     try:

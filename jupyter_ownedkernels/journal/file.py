@@ -21,9 +21,14 @@ from ..runtime import files, lock, records
 from ..runtime.lock import Lock
 from . import read
 from .fold import Fold
+from .folder import HISTORY_NAME
 
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | lock.READ_FLAGS
-_LEFTOVER = re.compile(r"\.owner-[0-9A-Za-z_-]{1,64}\.jsonl\.[0-9a-f]+\.tmp")
+_LEFTOVER = re.compile(
+    r"\.owner-[0-9A-Za-z_-]{1,64}\.jsonl\.[0-9a-f]+\.tmp|"
+    + re.escape(HISTORY_NAME)
+    + r"\.[0-9]+\.tmp"
+)
 _LEFTOVER_AGE = 60.0
 
 
