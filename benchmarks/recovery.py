@@ -22,11 +22,10 @@ from pathlib import Path
 
 from _common import table
 
-from jupyter_ownedkernels import identity
+from jupyter_ownedkernels import identity, recovery
 from jupyter_ownedkernels.journal import journal
 from jupyter_ownedkernels.journal.journal import Journal
 from jupyter_ownedkernels.models import LaunchRecord
-from jupyter_ownedkernels.recovery import recovery
 
 
 def dead_owner(folder: Path, kernels: int) -> list[int]:

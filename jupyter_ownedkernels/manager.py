@@ -21,9 +21,9 @@ from traitlets import Type, default
 from . import ownership
 from .config import OwnedKernels
 from .errors import Superseded, UnknownKernel
+from .provisioning import default as default_provisioner
 from .provisioning.owned_process import OwnedProcess
 from .restarter import OwnedKernelRestarter
-from .takeover import default_provisioner
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

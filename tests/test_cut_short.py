@@ -18,14 +18,13 @@ from support.tables import NOW, UID, Table, launch, view
 from support.workspace import Workspace
 from test_doctor_files import FILE, FOLDER, judge, stale
 
-from jupyter_ownedkernels import connections
+from jupyter_ownedkernels import connections, recovery
 from jupyter_ownedkernels.connections import Candidate, FileIdentity
 from jupyter_ownedkernels.doctor import scan as doctor
 from jupyter_ownedkernels.doctor.clean import clean
 from jupyter_ownedkernels.journal import journal
 from jupyter_ownedkernels.journal.journal import Journal
 from jupyter_ownedkernels.models import LaunchRecord
-from jupyter_ownedkernels.recovery import recovery
 from jupyter_ownedkernels.runtime import files
 
 pytestmark = pytest.mark.timeout(120)

@@ -24,7 +24,7 @@ from support.owner import Owner
 from support.tables import Table
 from support.workspace import IPYKERNEL, SHELL, Workspace
 
-from jupyter_ownedkernels import identity
+from jupyter_ownedkernels import identity, recovery
 from jupyter_ownedkernels.doctor import scan as doctor
 from jupyter_ownedkernels.doctor import unjournaled as doctor_unjournaled
 from jupyter_ownedkernels.doctor.clean import clean, result_of
@@ -33,7 +33,6 @@ from jupyter_ownedkernels.journal import journal
 from jupyter_ownedkernels.journal.journal import Journal
 from jupyter_ownedkernels.models import CleanResult, Finding, LaunchRecord, Survivor
 from jupyter_ownedkernels.processes.orphans import Ended, target_of
-from jupyter_ownedkernels.recovery import recovery
 from jupyter_ownedkernels.runtime import files
 from jupyter_ownedkernels.runtime.retire import Leftover
 

@@ -10,7 +10,7 @@ from support.tables import DOCTOR, NOW, UID, WORLD, Table, gone, launch, view
 from jupyter_ownedkernels.doctor.journaled import journaled
 from jupyter_ownedkernels.identity import Identity
 from jupyter_ownedkernels.models import Finding, State, Survivor
-from jupyter_ownedkernels.recovery.owners import Owners, Standing
+from jupyter_ownedkernels.owners import Owners, Standing
 
 DEAD = gone(50)
 

@@ -22,7 +22,7 @@ from jupyter_ownedkernels.doctor.unjournaled import Surroundings, unjournaled
 from jupyter_ownedkernels.identity import Identity
 from jupyter_ownedkernels.journal.journal import JournalView
 from jupyter_ownedkernels.models import LaunchRecord, State, Survivor
-from jupyter_ownedkernels.recovery.recovery import doomed_of
+from jupyter_ownedkernels.recovery import doomed_of
 from jupyter_ownedkernels.runtime.procfs import CLOCK_TICKS
 
 EXAMPLES = 5000 if os.environ.get("OWNEDKERNELS_SOAK", "") not in ("", "0") else 150

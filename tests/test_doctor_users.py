@@ -27,7 +27,7 @@ from jupyter_ownedkernels.doctor import unjournaled as doctor_unjournaled
 from jupyter_ownedkernels import identity
 from jupyter_ownedkernels.journal import journal
 from jupyter_ownedkernels.processes import look as processes_look
-from jupyter_ownedkernels.recovery import recovery
+from jupyter_ownedkernels import recovery
 from jupyter_ownedkernels.doctor.clean import clean
 from jupyter_ownedkernels.journal.journal import Journal
 from jupyter_ownedkernels.models import LaunchRecord, Survivor

@@ -17,15 +17,14 @@ from support.fence import look_of, scope_of
 from support.journals import owner_process, word
 from support.workspace import Workspace
 
-from jupyter_ownedkernels import identity
+from jupyter_ownedkernels import identity, recovery
 from jupyter_ownedkernels.doctor import scan as doctor
 from jupyter_ownedkernels.doctor.clean import clean
 from jupyter_ownedkernels.identity import Verdict
 from jupyter_ownedkernels.journal import journal, machine, place
 from jupyter_ownedkernels.journal.journal import JournalView
 from jupyter_ownedkernels.models import Finding
-from jupyter_ownedkernels.recovery import recovery
-from jupyter_ownedkernels.recovery.recovery import Recovery
+from jupyter_ownedkernels.recovery import Recovery
 from jupyter_ownedkernels.runtime import records
 from jupyter_ownedkernels.runtime.files import FileIdentity
 

@@ -17,12 +17,12 @@ from support.fence import look_of
 from support.owner import Owner
 from support.workspace import SHELL, Workspace
 
+from jupyter_ownedkernels import recovery
+from jupyter_ownedkernels.doctor.estate import Estates
 from jupyter_ownedkernels.journal import journal
 from jupyter_ownedkernels.journal.journal import Journal
 from jupyter_ownedkernels.models import LaunchRecord
-from jupyter_ownedkernels.recovery import recovery
-from jupyter_ownedkernels.recovery.estate import Estates
-from jupyter_ownedkernels.recovery.recovery import Recovery
+from jupyter_ownedkernels.recovery import Recovery
 
 SOAK = os.environ.get("OWNEDKERNELS_SOAK", "") not in ("", "0")
 pytestmark = pytest.mark.timeout(3000 if SOAK else 180)

@@ -10,12 +10,12 @@ from .. import connections
 from ..connections import Removal
 from ..journal.visit import Visit
 from ..models import CleanResult, FindingKind, Outcome
+from ..owners import Owners
 from ..processes.orphans import Ended, retire_all, target_of
 from ..processes.snapshot import Snapshot
-from ..recovery.estate import Estates
-from ..recovery.owners import Owners
 from ..runtime.procfs import Stat
 from ..runtime.retire import Leftover, Target
+from .estate import Estates
 from .findings import Item, is_id, target_in
 from .scan import Examination, Progress, Scope, default_scope, examine, examine_processes
 

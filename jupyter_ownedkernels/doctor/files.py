@@ -14,7 +14,7 @@ from .. import connections
 from ..connections import Answer, Candidate, Listing, Ports, Server
 from ..journal.place import why_shared
 from ..models import Finding, LaunchRecord
-from ..recovery.owners import KnownOwner, Owners
+from ..owners import KnownOwner, Owners
 from .findings import Item, file_id, shown_only
 
 KnownLaunch = tuple[KnownOwner, LaunchRecord]

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..identity import World
 from ..models import Finding, FindingKind, LaunchRecord
+from ..owners import KnownOwner
 from ..processes.snapshot import Snapshot
-from ..recovery.owners import KnownOwner
 from ..redaction import redact
 from ..runtime import procfs
 from ..runtime.files import FileIdentity

@@ -6,9 +6,9 @@ Pure functions of the owners on record and one look at the processes.
 from __future__ import annotations
 
 from ..models import LaunchRecord
+from ..owners import KnownOwner, Owners, Standing
 from ..processes.orphans import Left
 from ..processes.snapshot import Snapshot
-from ..recovery.owners import KnownOwner, Owners, Standing
 from ..runtime.procfs import Stat
 from .findings import Item, of_process, shown_only
 

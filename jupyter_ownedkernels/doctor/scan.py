@@ -17,9 +17,9 @@ from functools import cached_property
 from .. import connections
 from ..journal.journal import folders as journal_folders
 from ..models import FindingKind, Report
+from ..owners import Owners, gather
 from ..processes import look as processes_look
 from ..processes.snapshot import Snapshot
-from ..recovery.owners import Owners, gather
 from .files import Questions, stale_files
 from .findings import Item
 from .journaled import journaled

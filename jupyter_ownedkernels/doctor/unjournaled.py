@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..marks import FIXTURE_MARKER, PARENT_VARIABLE
+from ..owners import Owners
 from ..processes.snapshot import Snapshot
-from ..recovery.owners import Owners
 from ..runtime.procfs import Stat
 from ..runtime.tree import Looks, kernel_process
 from .findings import Item, of_process

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..handlers.base import Services
     from ..ownership import Ownership
-    from ..recovery.recovery import Recovery
+    from ..recovery import Recovery
     from ..settings import Settings
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ def _open_journal(owned: Ownership, url: str) -> None:
 
 
 def _recover(settings: Settings, mode: Literal["clean", "report"]) -> Recovery:
-    from ..recovery import recovery  # Here, in the thread: no start waits for it.
+    from .. import recovery  # Here, in the thread: no start waits for it.
 
     runtime_dir = settings.runtime_dir or jupyter_runtime_dir()
     return recovery.recover(

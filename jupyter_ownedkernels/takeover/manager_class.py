@@ -17,7 +17,8 @@ from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
 from ..config import OwnedKernels
 from ..launching.spawners import unsupported_reason
-from . import default_provisioner, lazy_default
+from ..provisioning import default as default_provisioner
+from . import lazy_default
 
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp

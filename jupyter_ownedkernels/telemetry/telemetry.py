@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..owned_kernel import OwnedKernel
     from ..ownership import Ownership
-    from ..recovery.recovery import Recovery
+    from ..recovery import Recovery
 
 log = logging.getLogger(__name__)
 

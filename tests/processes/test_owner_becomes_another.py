@@ -19,7 +19,7 @@ from jupyter_ownedkernels.journal.journal import JournalView
 RECOVER = """
 import json, os, sys
 from jupyter_ownedkernels.journal import journal
-from jupyter_ownedkernels.recovery import recovery
+from jupyter_ownedkernels import recovery
 runtime, note = sys.argv[1:]
 folders = [os.path.join(runtime, "ownedkernels")]
 # It is an owner of its own by now, as a server that executes itself is.

@@ -12,7 +12,7 @@ from support.workspace import Workspace
 # A recovery that waits until the test has seen that the server answers.
 SLOW_RECOVERY = """
 import os, time
-import jupyter_ownedkernels.recovery.recovery as recovery
+from jupyter_ownedkernels import recovery
 recover = recovery.recover
 
 def slowly(*args, **kwargs):

@@ -15,7 +15,7 @@ from support.workspace import Workspace
 
 # Says when a recovery begins.
 TOLD_RECOVERY = """
-import jupyter_ownedkernels.recovery.recovery as recovery
+from jupyter_ownedkernels import recovery
 recover = recovery.recover
 
 def told(*args, **kwargs):

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jupyter_ownedkernels import identity
+from jupyter_ownedkernels import identity, recovery
 from jupyter_ownedkernels.doctor import clean as doctor_clean
 from jupyter_ownedkernels.doctor import scan as doctor
 from jupyter_ownedkernels.identity import Identity, World
@@ -26,7 +26,6 @@ from jupyter_ownedkernels.journal.journal import Journal
 from jupyter_ownedkernels.models import LaunchRecord, Survivor
 from jupyter_ownedkernels.processes.orphans import retire_orphans
 from jupyter_ownedkernels.processes.tree import RecordedProcess
-from jupyter_ownedkernels.recovery import recovery
 
 FOLDER = Path(sys.argv[1])
 ROUNDS = int(sys.argv[2])

@@ -10,8 +10,8 @@ from jupyter_ownedkernels.identity import Identity, World
 from jupyter_ownedkernels.journal.journal import JournalView, Lock
 from jupyter_ownedkernels.marks import LAUNCH_MARKER, MARKS, OWNER_MARKER
 from jupyter_ownedkernels.models import LaunchRecord, OwnerRecord, State
+from jupyter_ownedkernels.owners import Owners
 from jupyter_ownedkernels.processes.snapshot import Snapshot
-from jupyter_ownedkernels.recovery.owners import Owners
 from jupyter_ownedkernels.runtime import procfs
 from jupyter_ownedkernels.runtime.procfs import Stat
 

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from ..errors import JournalError
-from ..journal import journal
-from ..journal.machine import outdated
-from ..processes import look as processes_look
-from ..processes.orphans import Ended, retire_all, target_of
-from ..runtime.procfs import Stat
-from ..runtime.retire import GivenUp, Target
-from .estate import Estates, Look
+from .doctor.estate import Estates, Look
+from .errors import JournalError
+from .journal import journal
+from .journal.machine import outdated
 from .owners import KnownOwner, Owners, Standing, gather
+from .processes import look as processes_look
+from .processes.orphans import Ended, retire_all, target_of
+from .runtime.procfs import Stat
+from .runtime.retire import GivenUp, Target
 
 log = logging.getLogger(__name__)
 

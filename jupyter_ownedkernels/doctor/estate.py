@@ -17,16 +17,16 @@ from dataclasses import dataclass, field
 
 from .. import connections
 from ..connections import Listing, Removal
-from ..doctor.files import stale_files
 from ..errors import JournalError
 from ..journal import journal
 from ..journal.journal import Claim, JournalView
 from ..models import CleanResult, Exit, LaunchRecord
+from ..owners import Owners, gather
 from ..processes import look as processes_look
 from ..processes.orphans import Ended, survivors_of
 from ..processes.snapshot import Snapshot
 from ..runtime.retire import Target, open_pidfd, send, wait
-from .owners import Owners, gather
+from .files import stale_files
 
 Look = Callable[[], Snapshot]
 _STOPPED = "Tt"

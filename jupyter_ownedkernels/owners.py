@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..identity import Verdict
-from ..journal import journal
-from ..journal.journal import JournalView, Lock
-from ..models import LaunchRecord, OwnerRecord
-from ..processes import look as processes_look
-from ..processes.orphans import Left, left_of
-from ..processes.snapshot import Snapshot
+from .identity import Verdict
+from .journal import journal
+from .journal.journal import JournalView, Lock
+from .models import LaunchRecord, OwnerRecord
+from .processes import look as processes_look
+from .processes.orphans import Left, left_of
+from .processes.snapshot import Snapshot
 
 
 class Standing(enum.Enum):

@@ -1,1 +1,0 @@
-"""Ends what proven-dead owners left, at an owner's start."""
