@@ -408,6 +408,7 @@ def test_a_journal_that_is_taken_away_while_kernels_run(
     other = workspace.path / "other"
     private = workspace.path / "private"
     private.mkdir(mode=0o700)
+    recover(workspace)  # The owner beside the test before this one was killed with its keepers.
     with Owner(workspace, env={"XDG_RUNTIME_DIR": str(private)}) as owner:
         owner.set(journal_dir=str(other / "first"))
         owner.start("first", "core")
