@@ -23,9 +23,8 @@ from pathlib import Path
 from _common import table  # first: it puts the tests' support on the path
 from support.tables import NOW, UID, Table, gone, launch, view
 
-from jupyter_ownedkernels import identity
+from jupyter_ownedkernels import doctor, identity
 from jupyter_ownedkernels.connections import Candidate, FileIdentity, Listing, Ports
-from jupyter_ownedkernels.doctor import scan as doctor
 from jupyter_ownedkernels.doctor.files import Questions, stale_files
 from jupyter_ownedkernels.doctor.journaled import journaled
 from jupyter_ownedkernels.doctor.unjournaled import Surroundings, unjournaled

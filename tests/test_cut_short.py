@@ -18,10 +18,9 @@ from support.tables import NOW, UID, Table, launch, view
 from support.workspace import Workspace
 from test_doctor_files import FILE, FOLDER, judge, stale
 
-from jupyter_ownedkernels import connections, recovery
+from jupyter_ownedkernels import connections, doctor, recovery
 from jupyter_ownedkernels.connections import Candidate, FileIdentity
-from jupyter_ownedkernels.doctor import scan as doctor
-from jupyter_ownedkernels.doctor.clean import clean
+from jupyter_ownedkernels.doctor.cleaning import clean
 from jupyter_ownedkernels.journal import journal
 from jupyter_ownedkernels.journal.journal import Journal
 from jupyter_ownedkernels.models import LaunchRecord

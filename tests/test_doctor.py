@@ -24,10 +24,10 @@ from support.owner import Owner
 from support.tables import Table
 from support.workspace import IPYKERNEL, SHELL, Workspace
 
-from jupyter_ownedkernels import identity, recovery
-from jupyter_ownedkernels.doctor import scan as doctor
+from jupyter_ownedkernels import doctor, identity, recovery
 from jupyter_ownedkernels.doctor import unjournaled as doctor_unjournaled
-from jupyter_ownedkernels.doctor.clean import clean, result_of
+from jupyter_ownedkernels.doctor.cleaning import clean, result_of
+from jupyter_ownedkernels.doctor.examination import examine
 from jupyter_ownedkernels.doctor.findings import file_id, of_process
 from jupyter_ownedkernels.journal import journal
 from jupyter_ownedkernels.journal.journal import Journal
@@ -300,7 +300,7 @@ def test_the_index_of_a_scan_is_made_once(workspace: Workspace) -> None:
     """Asked for by each item of a clean: made anew each time, 20,000 files took six minutes."""
     for number in range(3):
         leftover(workspace, f"kernel-{number}.json")
-    examined = doctor.examine(scope_of(workspace))
+    examined = examine(scope_of(workspace))
     assert len(examined.by_id) == 3
     assert examined.by_id is examined.by_id
 
@@ -364,8 +364,8 @@ from support import census, fence
 from support.owner import Owner
 from support.workspace import Workspace
 import jupyter_ownedkernels.doctor.unjournaled as rules
-from jupyter_ownedkernels.doctor import scan as doctor
-from jupyter_ownedkernels.doctor.clean import clean, result_of
+from jupyter_ownedkernels import doctor
+from jupyter_ownedkernels.doctor.cleaning import clean, result_of
 rules.MIN_AGE = 0.0
 if sys.argv[1] == "subreaper":
     assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0

@@ -22,13 +22,14 @@ import json, os, pwd, signal, subprocess, sys, time, traceback
 from pathlib import Path
 import jupyter_ownedkernels.cli.check, encodings.idna, psutil
 from jupyter_ownedkernels import connections
-from jupyter_ownedkernels.doctor import scan as doctor, users as doctor_users
+from jupyter_ownedkernels import doctor
+from jupyter_ownedkernels.doctor import users as doctor_users
 from jupyter_ownedkernels.doctor import unjournaled as doctor_unjournaled
 from jupyter_ownedkernels import identity
 from jupyter_ownedkernels.journal import journal
 from jupyter_ownedkernels.processes import look as processes_look
 from jupyter_ownedkernels import recovery
-from jupyter_ownedkernels.doctor.clean import clean
+from jupyter_ownedkernels.doctor.cleaning import clean
 from jupyter_ownedkernels.journal.journal import Journal
 from jupyter_ownedkernels.models import LaunchRecord, Survivor
 from jupyter_ownedkernels.runtime import procfs

@@ -17,9 +17,8 @@ from support.fence import look_of, scope_of
 from support.journals import owner_process, word
 from support.workspace import Workspace
 
-from jupyter_ownedkernels import identity, recovery
-from jupyter_ownedkernels.doctor import scan as doctor
-from jupyter_ownedkernels.doctor.clean import clean
+from jupyter_ownedkernels import doctor, identity, recovery
+from jupyter_ownedkernels.doctor.cleaning import clean
 from jupyter_ownedkernels.identity import Verdict
 from jupyter_ownedkernels.journal import journal, machine, place
 from jupyter_ownedkernels.journal.journal import JournalView

@@ -9,9 +9,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ..doctor import scan as doctor
-from ..doctor.clean import clean
-from ..doctor.scan import Scope
+from .. import doctor
+from ..doctor.cleaning import clean
+from ..doctor.examination import Scope
 from ..errors import OwnedKernelsError
 from ..models import FindingKind
 from .output import Progress, complain, count, duration, memory, printable, say_json, table

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from ..doctor.scan import default_scope
+from ..doctor.examination import default_scope
 from ..journal import journal
 from ..processes.detach import detach
 from ..processes.table import Table

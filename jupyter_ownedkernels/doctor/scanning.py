@@ -11,7 +11,7 @@ from ..models import CleanResult, FindingKind, Report
 from ..sharing import Shared
 
 if TYPE_CHECKING:
-    from .scan import Scope
+    from .examination import Scope
 
 
 class Run(Protocol):
@@ -100,14 +100,14 @@ class Scanner:
     # In threads. The doctor is imported there: it takes 20 ms that no start should wait for.
 
     def _look(self) -> Report:
-        from .scan import scan
+        from .examination import scan
 
         return scan(self._scope())
 
     def _call(
         self, ids: Sequence[str] | None, kinds: Collection[FindingKind] | None, dry_run: bool
     ) -> list[CleanResult]:
-        from .clean import clean
+        from .cleaning import clean
 
         return clean(
             ids,

@@ -27,7 +27,7 @@ from ..journal.folder import folders
 from ..processes import look as processes_look
 from ..processes.snapshot import Snapshot
 from ..runtime import lineage, procfs, retire
-from .scan import Scope
+from .examination import Scope
 
 PATIENCE = 120.0
 """Seconds for one user. To find and remove 100,000 stale files takes 18 here."""

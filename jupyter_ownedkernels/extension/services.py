@@ -26,7 +26,7 @@ from ..views.server import ServerViews
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
 
-    from ..doctor.scan import Scope
+    from ..doctor.examination import Scope
     from ..ownership import Ownership
     from ..takeover.manager_class import Mode
 
@@ -68,7 +68,7 @@ def build(serverapp: ServerApp, mode: Mode) -> Services:
     stale_file_age = config.stale_file_age
 
     def scope() -> Scope:
-        from ..doctor.scan import default_scope
+        from ..doctor.examination import default_scope
 
         return default_scope(
             runtime_dir=runtime_dir,

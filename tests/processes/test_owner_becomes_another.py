@@ -12,7 +12,7 @@ from support.fence import scope_of
 from support.owner import Owner
 from support.workspace import Workspace
 
-from jupyter_ownedkernels.doctor import scan as doctor
+from jupyter_ownedkernels import doctor
 from jupyter_ownedkernels.journal import journal
 from jupyter_ownedkernels.journal.journal import JournalView
 

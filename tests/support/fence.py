@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from jupyter_ownedkernels.doctor import scan as doctor
-from jupyter_ownedkernels.doctor.scan import Scope
+from jupyter_ownedkernels import doctor
+from jupyter_ownedkernels.doctor.examination import Scope
 from jupyter_ownedkernels.processes import look as processes_look
 from jupyter_ownedkernels.processes.snapshot import Snapshot
 from jupyter_ownedkernels.runtime import procfs

@@ -17,9 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jupyter_ownedkernels import identity, recovery
-from jupyter_ownedkernels.doctor import clean as doctor_clean
-from jupyter_ownedkernels.doctor import scan as doctor
+from jupyter_ownedkernels import doctor, identity, recovery
 from jupyter_ownedkernels.identity import Identity, World
 from jupyter_ownedkernels.journal import journal
 from jupyter_ownedkernels.journal.journal import Journal
@@ -183,8 +181,8 @@ def everything_that_ends(named: dict[str, Identity]) -> None:
     report = doctor.scan(scope)
     ids = [one.id for one in report.findings]
     kinds = ("stray_kernel", "stray_process", "detached", "stale_file", "foreign", "unknown")
-    doctor_clean.clean(ids, dry_run=False, scope=scope, grace=0.0, timeout=0.5)
-    doctor_clean.clean(kinds=kinds, dry_run=False, scope=scope, grace=0.0, timeout=0.5)
+    doctor.clean(ids, dry_run=False, scope=scope, grace=0.0, timeout=0.5)
+    doctor.clean(kinds=kinds, dry_run=False, scope=scope, grace=0.0, timeout=0.5)
     recovery.recover([str(JOURNALS)], [str(FOLDER)], grace=0.0, timeout=0.5)
 
 

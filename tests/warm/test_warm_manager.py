@@ -20,7 +20,7 @@ from warm_kernels import until
 
 from jupyter_ownedkernels import ownership
 from jupyter_ownedkernels.config import OwnedKernels
-from jupyter_ownedkernels.doctor.scan import default_scope, scan
+from jupyter_ownedkernels.doctor.examination import default_scope, scan
 from jupyter_ownedkernels.launching import standby as launcher_standby
 from jupyter_ownedkernels.ownership import Ownership
 from jupyter_ownedkernels.runtime import procfs

@@ -12,8 +12,7 @@ from jupyter_events import EventLogger
 from jupyter_server.serverapp import ServerApp
 
 from jupyter_ownedkernels import ownership
-from jupyter_ownedkernels.doctor import clean as doctor_clean
-from jupyter_ownedkernels.doctor import scan as doctor
+from jupyter_ownedkernels.doctor import cleaning, examination
 from jupyter_ownedkernels.telemetry import telemetry
 from jupyter_ownedkernels.telemetry.telemetry import SCHEMA_ID, Telemetry
 
@@ -27,8 +26,8 @@ def unseen(*args: Any, **kwargs: Any) -> Any:
 async def test_a_system_where_processes_cannot_be_seen(
     ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "scan", unseen)
-    monkeypatch.setattr(doctor_clean, "clean", unseen)
+    monkeypatch.setattr(examination, "scan", unseen)
+    monkeypatch.setattr(cleaning, "clean", unseen)
     for verb, path, body in (
         ("GET", f"{API}/strays?refresh=1", None),
         ("POST", f"{API}/cleanup", {"ids": ["x"]}),

@@ -16,8 +16,8 @@ from ..processes.snapshot import Snapshot
 from ..runtime.procfs import Stat
 from ..runtime.retire import Leftover, Target
 from .estate import Estates
+from .examination import Examination, Progress, Scope, default_scope, examine, examine_processes
 from .findings import Item, is_id, target_in
-from .scan import Examination, Progress, Scope, default_scope, examine, examine_processes
 
 Results = dict[str, CleanResult]
 _CHOSEN_BY_KIND_ONLY = frozenset({"detached"})
