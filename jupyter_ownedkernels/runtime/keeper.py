@@ -22,6 +22,7 @@ from .tree import Facts
 _NOT_A_SUBREAPER = 69
 # Seconds. Between the end of a process's sockets and that of the process itself.
 _DEATH_PATIENCE = 1.0
+_DEATHS = 60
 
 
 class Keeper:
@@ -296,13 +297,18 @@ class Keeper:
         """False when the owner lives and gave the launch up: the rest is its own affair.
 
         It may have started the kernel again by then, with a connection file of the same
-        name. A process that ends closes its sockets a moment before its pidfd tells. One
-        that has become another program (exec) lives, but has let go of its journal.
+        name. A process that ends closes its sockets before its pidfd tells: a moment, or
+        more than a second on a machine with much to do. One that has become another
+        program (exec) lives, but has let go of its journal.
         """
         poller = select.poll()
         poller.register(self._owner_pidfd, select.POLLIN)
-        if poller.poll(_DEATH_PATIENCE * 1000):
-            return True
+        for _ in range(_DEATHS):
+            if poller.poll(_DEATH_PATIENCE * 1000):
+                return True
+            owner = procfs.pid_of(self._owner_pidfd)
+            if owner is None or not procfs.is_ending(owner):
+                break
         journal = self._request["journal"]
         return bool(journal) and lock.is_abandoned(journal)
 

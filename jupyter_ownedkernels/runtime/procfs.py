@@ -20,6 +20,7 @@ PAGE_SIZE: int = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 _GONE = (FileNotFoundError, ProcessLookupError, NotADirectoryError)
 _TCP_LISTEN = b"0A"
+_EXITING = 0x4  # PF_EXITING in the flags column of a stat line
 # A row's own port, the state, and the inode five columns on.
 _LISTENER = re.compile(rb":([0-9A-F]{4}) [0-9A-F]+:0000 0A \S+ \S+ +\S+ +\d+ +\d+ +(\d+)")
 _UNIX_ACCEPTING = 0x10000  # __SO_ACCEPTCON in the flags column of /proc/net/unix
@@ -111,6 +112,29 @@ def exists(pid: int) -> bool | None:
     except (OSError, OverflowError):
         return None
     return True
+
+
+def is_ending(pid: int) -> bool:
+    """Whether every thread of the process is on its way out; False when that cannot be told.
+
+    A process that is killed closes its files one by one before others see its end: on a
+    machine with much to do that may take seconds.
+    """
+    folder = f"/proc/{pid}/task"
+    try:
+        raw = [_read(f"{folder}/{task}/stat") for task in os.listdir(folder)]
+        return all(int(one[one.rindex(b")") + 2 :].split()[6]) & _EXITING for one in raw if one)
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def pid_of(pidfd: int) -> int | None:
+    """The number of the process that a pidfd stands for; None when it has been reaped."""
+    for line in (_read(f"/proc/self/fdinfo/{pidfd}") or b"").splitlines():
+        name, _, value = line.partition(b":")
+        if name == b"Pid":
+            return int(value) if int(value) > 0 else None
+    return None
 
 
 def pids() -> Iterator[int]:
