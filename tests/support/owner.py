@@ -178,12 +178,14 @@ class Owner:
 
     def close(self) -> None:
         """End what is left of the owner. Its kernels are not this method's business."""
-        self._answers.close()
-        self._link.close()
+        # Before the link ends: at its end the program leaves in good order, and a kill in the
+        # midst of that is another end each time.
         with contextlib.suppress(ProcessLookupError):
             if census.runs(self.proc):
                 self.send(signal.SIGKILL)
         census.left_after([self.proc], 30)
+        self._answers.close()
+        self._link.close()
         census.end(self.parents)
         self.process.wait(30)
 
