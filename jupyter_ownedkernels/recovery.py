@@ -7,6 +7,7 @@ doctors and starting servers. Bounded by ``patience`` and :func:`.runtime.retire
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ from .doctor.estate import Estates, Look
 from .errors import JournalError
 from .journal import journal
 from .journal.machine import outdated
+from .journal.place import has_sure_locks
 from .owners import KnownOwner, Owners, Standing, gather
 from .processes import look as processes_look
 from .processes.orphans import Ended, retire_all, target_of
@@ -147,8 +149,12 @@ def recover(
 
 
 def _forget_foreign(owners: Owners, history_limit: int) -> None:
-    """Nobody can prove their end; so that they do not grow without bound, the oldest go."""
-    foreign = [one.view for one in owners.having(Standing.FOREIGN)]
+    """So that they do not grow without bound, the oldest that provably nobody holds go."""
+    foreign = [
+        one.view
+        for one in owners.having(Standing.FOREIGN)
+        if has_sure_locks(os.path.dirname(one.view.path))
+    ]
     for view in outdated(foreign, owners.table.now):
         try:
             claim = journal.claim(view.path)

@@ -69,8 +69,8 @@ def is_of_an_earlier_boot(owner: OwnerRecord | None, folder: str) -> bool:
 def outdated(foreign: Iterable[JournalView], now: float) -> list[JournalView]:
     """Journals of other worlds that nobody is likely to ask for any more.
 
-    A living owner's is locked, or has a newer record; should it be removed all the same,
-    its owner makes it anew at the next record.
+    Only those are to be given that lie where a lock is seen by everybody, and only unlocked
+    ones are then removed: a living owner holds its journal's lock.
     """
     aged = sorted(
         ((now - view.file.mtime_ns / 1e9, view) for view in foreign if view.file is not None),

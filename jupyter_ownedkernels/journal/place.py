@@ -58,6 +58,17 @@ def why_shared(folder: str, mountinfo: str = "/proc/self/mountinfo", namespace: 
     return "other containers may share the folder's volume"
 
 
+def has_sure_locks(folder: str) -> bool:
+    """Whether a free lock on a file there proves that nobody at all holds it.
+
+    On a network file system, or one that a host shares with its virtual machines, locks may
+    be seen by one machine only. Containers of one machine see each other's.
+    """
+    place = os.path.realpath(folder)
+    kind = _kind_of(place, "/proc/self/mountinfo")
+    return kind in _LOCAL and not journal_folder.is_network(place)
+
+
 def _on_root_device(place: str) -> bool:
     try:
         return os.stat(place).st_dev == os.stat("/").st_dev
