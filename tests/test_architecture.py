@@ -22,6 +22,7 @@ LAYERS: dict[str, list[str]] = {
         "_version",
         "errors",
         "identity",
+        "imports",
         "marks",
         "models",
         "redaction",
@@ -159,7 +160,7 @@ def found(paths: list[Path], pattern: re.Pattern[str]) -> list[str]:
 
 
 def test_the_package_is_found() -> None:
-    assert {TOP, "identity", "runtime", "runtime.procfs"} <= set(MODULES)
+    assert {TOP, "identity", "imports", "runtime", "runtime.procfs"} <= set(MODULES)
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name != TOP])

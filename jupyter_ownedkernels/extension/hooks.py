@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from ..imports import uncollected
 from ..takeover import manager_class, websocket_nodelay
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ def _log_with(serverapp: ServerApp) -> None:
 
 def load(serverapp: ServerApp) -> None:
     """After the kernel manager is made: say what became of it, and serve the REST API."""
-    from ..handlers.routes import install
-    from .services import build
+    with uncollected():
+        from ..handlers.routes import install
+        from .services import build
 
     mode = manager_class.settle(serverapp)
     serverapp.log.info("jupyter_ownedkernels: %s (%s)", mode.name, mode.reason)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
 from ..config import OwnedKernels
+from ..imports import uncollected
 from ..launching.spawners import unsupported_reason
 from ..provisioning import default as default_provisioner
 from . import lazy_default
@@ -42,7 +43,8 @@ def offer_manager(serverapp: ServerApp) -> None:
     def owned(app: ServerApp, chosen: Any) -> Any:
         if chosen is not AsyncMappingKernelManager or not OwnedKernels(parent=app).enabled:
             return chosen
-        from ..manager import OwnedKernelManager
+        with uncollected():
+            from ..manager import OwnedKernelManager
 
         return OwnedKernelManager
 
