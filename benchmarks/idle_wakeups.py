@@ -10,7 +10,6 @@ from support import census
 from support.owner import Owner
 from support.workspace import Workspace
 
-WARM = "any(one['state'] == 'ready' for one in ownership.current().warm.to_json())"
 WATCHED_FOR = 10.0
 
 
@@ -34,10 +33,9 @@ def main() -> None:
     try:
         with Owner(workspace) as owner:
             owner.set(warm="auto")
-            owner.run("from jupyter_ownedkernels import ownership")
             spec = workspace.python("python")
             owner.start("first", spec)
-            census.wait_until(lambda: owner.run(f"result = {WARM}"), 60, "a warm spawner")
+            owner.wait_until_warm()
             for number in range(rounds):
                 owner.start(f"mini{number}", workspace.mini(f"mini{number}"))
                 owner.start(f"python{number}", spec)

@@ -9,8 +9,6 @@ from support import census
 from support.owner import Owner
 from support.workspace import Workspace
 
-WARM = "any(one['state'] == 'ready' for one in ownership.current().warm.to_json())"
-
 
 def own(pid: int) -> tuple[float, float, float]:
     """MB that nobody shares, the proportional share, and all that is resident."""
@@ -37,9 +35,8 @@ def main() -> None:
                 workspace.note(f"mini{number}")
             plain = [proc.pid for proc in owner.keepers()]
             spec = workspace.python("python")
-            owner.run("from jupyter_ownedkernels import ownership")
             owner.start("first", spec)
-            census.wait_until(lambda: owner.run(f"result = {WARM}"), 60, "a warm spawner")
+            owner.wait_until_warm()
             for number in range(rounds):
                 owner.start(f"python{number}", spec)
                 owner.execute(f"python{number}", "1")

@@ -10,11 +10,9 @@ from pathlib import Path
 
 from _common import OURS, STOCK, announce, arguments, longest, median, milliseconds, ratio, table
 from _servers import Server, serving, started
-from support import census
 from support.owner import Owner
 from support.workspace import Workspace
 
-STATES = "[(one['state'], one['standby']) for one in ownership.current().warm.to_json()]"
 ONE_START = """
 async def one():
     manager = new_manager("timed", spec, "AsyncKernelManager")
@@ -50,23 +48,18 @@ def by_manager(workspace: Workspace, rounds: int) -> dict[str, list[float]]:
     spec = workspace.python("timed")
     taken: dict[str, list[float]] = {kind: [] for kind in KINDS}
 
-    def is_ready(owner: Owner, standby: int) -> bool:
-        states = owner.run(f"result = {STATES}")
-        return any(state == "ready" and waiting >= standby for state, waiting in states)
-
     with contextlib.ExitStack() as stack:
         owners = {}
         for kind, (provisioner, warm, standby) in KINDS.items():
             owner = Owner(workspace, provisioner=provisioner, python=())
             owners[kind] = stack.enter_context(owner)
             owner.set(warm=warm, standby=standby)
-            owner.run("from jupyter_ownedkernels import ownership")
             owner.run(ONE_START, spec=spec)
         for _ in range(rounds):
             for kind, owner in owners.items():
                 _, warm, standby = KINDS[kind]
                 if warm == "auto":
-                    census.wait_until(lambda: is_ready(owner, standby), 60, "a warm spawner")  # noqa: B023
+                    owner.wait_until_warm(standby)
                 time.sleep(0.2)
                 taken[kind].append(owner.run(ONE_START, spec=spec))
     return taken

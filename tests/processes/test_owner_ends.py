@@ -188,7 +188,6 @@ def test_no_helper_and_no_file_is_left(ended: Aftermath) -> None:
 
 
 STANDBY = "ownership.current().warm.standby.pids()"
-WARM = "any(one['state'] == 'ready' for one in ownership.current().warm.to_json())"
 
 
 @pytest.fixture(scope="module", params=["executed", "forked"])
@@ -206,8 +205,7 @@ def real_kernels_ended(request: pytest.FixtureRequest) -> Iterator[Aftermath]:
             if request.param == "forked":
                 owner.set(warm="auto", standby=1)
                 owner.start("first", "plain")
-                owner.run("from jupyter_ownedkernels import ownership")
-                census.wait_until(lambda: owner.run(f"result = {WARM}"), 60, "a template")
+                owner.wait_until_warm()
             started = owner.run("result = start_together(specs)", specs=specs)
             (spawner, *_) = census.children(owner.pid, "warm-spawner") or [owner.spawner()]
             keepers = census.children(spawner.pid, "kernel-keeper")

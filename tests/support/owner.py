@@ -138,6 +138,15 @@ class Owner:
     def shut_down(self, name: str, **kwargs: Any) -> None:
         self.run("shut_down(name, **kwargs)", name=name, kwargs=kwargs)
 
+    def wait_until_warm(self, standby: int = 0) -> None:
+        """Until a template is ready, and so many of its kernels stand by."""
+        source = (
+            "from jupyter_ownedkernels import ownership\n"
+            "result = any(one['state'] == 'ready' and one['standby'] >= standby"
+            " for one in ownership.current().warm.to_json())"
+        )
+        census.wait_until(lambda: self.run(source, standby=standby), 60, "a warm spawner")
+
     # -- its processes ---------------------------------------------------------------
 
     def spawner(self) -> Proc:

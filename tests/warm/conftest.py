@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from warm_kernels import Kennel
+from warm_kernels import Kennel, Kernel
 
 from jupyter_ownedkernels.launching.spawners import unsupported_reason
 
@@ -25,3 +25,18 @@ def kennel(tmp_path: Path) -> Iterator[Kennel]:
     made = Kennel(tmp_path, standby=1)
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kennel]:
+    """One template for the tests that only run something in a forked kernel."""
+    made = Kennel(tmp_path_factory.mktemp("kennel"), standby=1)
+    assert made.warm_up()["state"] == "ready"
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["fork", "standby"])
+def warm(shared: Kennel, request: pytest.FixtureRequest) -> Kernel:
+    """A forked kernel, and one that was booted before."""
+    return shared.start(request.param)

@@ -7,26 +7,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zmq
 from warm_kernels import PATIENCE, Kennel, Kernel, until
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kennel]:
-    made = Kennel(tmp_path_factory.mktemp("kennel"), standby=1)
-    assert made.warm_up()["state"] == "ready"
-    yield made
-    made.close()
-
-
-@pytest.fixture(params=["fork", "standby"])
-def warm(shared: Kennel, request: pytest.FixtureRequest) -> Kernel:
-    return shared.start(request.param)
 
 
 def control(kernel: Kernel, kind: str, **content: Any) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,21 +90,6 @@ def test_nothing_differs_for_other_arguments_and_folders(kennel: Kennel) -> None
     kennel.cwd = kennel.folder / "ordner mit ümlaut"
     kennel.cwd.mkdir()
     assert differences(kennel) == {}
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kennel]:
-    """One template for the tests that only run something in a forked kernel."""
-    made = Kennel(tmp_path_factory.mktemp("kennel"), standby=1)
-    assert made.warm_up()["state"] == "ready"
-    yield made
-    made.close()
-
-
-@pytest.fixture(params=["fork", "standby"])
-def warm(shared: Kennel, request: pytest.FixtureRequest) -> Kernel:
-    """A forked kernel, and one that was booted before."""
-    return shared.start(request.param)
 
 
 @pytest.mark.parametrize("how", ["fork", "standby"])
