@@ -15,7 +15,7 @@ from warm_kernels import Kennel, until
 
 from jupyter_ownedkernels.errors import WarmLost
 from jupyter_ownedkernels.launching import warm as launcher_warm
-from jupyter_ownedkernels.runtime.warm import gate
+from jupyter_ownedkernels.runtime.warm import gate, template
 
 
 class Clock:
@@ -236,6 +236,31 @@ def test_an_upgraded_package_replaces_the_template(kennel: Kennel) -> None:
     assert (entry["state"], entry["failures"]) == ("ready", 0)
     assert entry["pid"] != old
     assert kennel.start("fork").value("__import__('mine').version") == 22
+
+
+def test_a_look_at_the_files_holds_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    """Fifty kernels that are started at once do not need fifty looks at a thousand files."""
+    looks: list[str | None] = []
+
+    def changed(files: object) -> str | None:
+        looks.append("a file" if len(looks) > 1 else None)
+        return looks[-1]
+
+    monkeypatch.setattr(template.gate, "changed", changed)
+    monkeypatch.setattr(template.time, "monotonic", clock)
+    made = template.Template(frozenset())
+    assert made.changed() is None
+    assert made.changed() is None
+    assert len(looks) == 1
+    clock.now += 1.0
+    assert made.changed() is None
+    assert len(looks) == 2
+    clock.now += 1.0
+    assert made.changed() == "a file"
+    assert made.changed() == "a file"
+    assert len(looks) == 4
 
 
 def test_kinds_beyond_the_limit_push_out_the_one_unused_for_longest(

@@ -14,6 +14,8 @@ import pytest
 import zmq
 from warm_kernels import PATIENCE, Kennel, Kernel, until
 
+from jupyter_ownedkernels.runtime.warm.rehearsal import rehearse
+
 
 def control(kernel: Kernel, kind: str, **content: Any) -> dict[str, Any]:
     client = kernel.client
@@ -168,3 +170,32 @@ def test_where_the_title_may_not_be_set_it_is_written_over_the_templates(tmp_pat
             assert kernel.launch.retired.result(30) == ()
     finally:
         kennel.close()
+
+
+CACHED = """
+import json, re
+with open({path!r}, "w") as stream:
+    keys = [key[:3] for cache in (re._cache, getattr(re, "_cache2", {{}})) for key in cache]
+    json.dump([[pattern, flags] for kind, pattern, flags in keys if kind is str], stream)
+"""
+
+
+def test_expressions_of_the_first_cell_are_compiled_in_the_template(tmp_path: Path) -> None:
+    """Before any cell has run, as the startup file sees it."""
+    kennel = Kennel(tmp_path)
+    folder = tmp_path / "ipython" / "profile_default" / "startup"
+    folder.mkdir(parents=True)
+    seen = {}
+    try:
+        kennel.warm_up()
+        for how in ("exec", "fork"):
+            path = tmp_path / how
+            (folder / "00-cached.py").write_text(CACHED.format(path=str(path)))
+            assert kennel.start(how).value("1 + 1") == 2
+            seen[how] = {(pattern, flags) for pattern, flags in json.loads(path.read_text())}
+    finally:
+        kennel.close()
+    rehearsed = {pattern for pattern in rehearse([]).patterns if "rubf" in pattern[0]}
+    assert rehearsed
+    assert not rehearsed & seen["exec"]
+    assert rehearsed <= seen["fork"]
