@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import LaunchError, WarmLost
 from ..marks import LAUNCH_MARKER
@@ -81,6 +81,8 @@ class StandbyKernels:
         self._low = low
         self._ready: list[Standby] = []
         self._making = 0
+        self._due: dict[Choice, tuple[WarmProcess, LaunchRequest]] = {}
+        """For the newest launch of each kind, until its head start is over."""
         self._unfit: set[Choice] = set()
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -89,10 +91,20 @@ class StandbyKernels:
 
     def replenish(self, choice: Choice, process: WarmProcess, like: LaunchRequest) -> None:
         """Have as many as wanted that fit launches like this one; returns at once."""
-        if choice.module not in _MODULES:
+        if self.count == 0 or choice.module not in _MODULES:
+            return
+        with self._lock:
+            is_due = choice in self._due
+            self._due[choice] = (process, like)
+        if not is_due:
+            self._in_background(self._replenish, choice)
+
+    def _replenish(self, choice: Choice) -> None:
+        if self._closed.wait(_HEAD_START):
             return
         low = self._low()
         with self._lock:
+            process, like = self._due.pop(choice)
             ending = self._surplus_locked(0 if low else self.count)
             waiting = [one for one in self._ready if one.reserved_at is None]
             fitting = [
@@ -109,18 +121,17 @@ class StandbyKernels:
         for one in ending:
             one.end()
         for _ in range(missing):
-            threading.Thread(
-                target=self._make_one,
-                args=(choice, process, like),
-                name="ownedkernels-standby",
-                daemon=True,
-            ).start()
+            self._in_background(self._make_one, choice, process, like)
+
+    @staticmethod
+    def _in_background(function: Callable[..., None], *arguments: Any) -> None:
+        name = "ownedkernels-standby"
+        threading.Thread(target=function, args=arguments, name=name, daemon=True).start()
 
     def _make_one(self, choice: Choice, process: WarmProcess, like: LaunchRequest) -> None:
         made: Standby | None = None
         try:
-            if not self._closed.wait(_HEAD_START):
-                made = self._boot(choice, process, like)
+            made = self._boot(choice, process, like)
         except (LaunchError, OSError, wire.Closed, ValueError) as error:
             self.reason = str(error) or type(error).__name__
             log.debug("No standby kernel: %s", self.reason)
@@ -151,10 +162,7 @@ class StandbyKernels:
         self._ready = [one for one in self._ready if one not in ending]
         return ending
 
-    def _boot(self, choice: Choice, process: WarmProcess, like: LaunchRequest) -> Standby | None:
-        if self._low():
-            self.reason = _LOW
-            return None
+    def _boot(self, choice: Choice, process: WarmProcess, like: LaunchRequest) -> Standby:
         launch_id = uuid.uuid4().hex
         request = replace(
             like,
@@ -216,8 +224,14 @@ class StandbyKernels:
                 fits = fits and one.launch.request.inherited in (None, passed_on)
                 if fits and one.reserved_at is None and one.alive:
                     one.reserved_at = time.monotonic()
-                    return dict(one.ports)
-        return None
+                    break
+            else:
+                return None
+        # It looks at its files while the connection file is written here. If it cannot be
+        # told, the claim will say why.
+        with contextlib.suppress(OSError, wire.Closed):
+            wire.send(one.channel, {"op": "reserved"})
+        return dict(one.ports)
 
     def claim(self, request: LaunchRequest, stdio: Sequence[int]) -> Launch | None:
         """Make a reserved one the kernel that is asked for; None when none was reserved.
@@ -261,7 +275,9 @@ class StandbyKernels:
             "connection_file": request.connection_file,
         }
         one.channel.settimeout(_CLAIM_TIMEOUT)
-        wire.send(one.channel, claim, list(stdio))
+        # It may have found a reason not to since it was reserved, and has said so.
+        with contextlib.suppress(wire.Closed):
+            wire.send(one.channel, claim, list(stdio))
         told, fds = wire.receive(one.channel)
         wire.close(fds)
         if told.get("op") != "claimed":
@@ -270,6 +286,12 @@ class StandbyKernels:
         one.launch.claim(request)
 
     # -- for the owner -------------------------------------------------------------
+
+    @property
+    def is_making(self) -> bool:
+        """Whether one is booted, or about to be."""
+        with self._lock:
+            return bool(self._due) or self._making > 0
 
     def ready(self, choice: Choice) -> int:
         """How many of this kind could be claimed now."""
@@ -295,6 +317,7 @@ class StandbyKernels:
         """In a forked child: they are the parent's."""
         self._closed.set()
         self._lock = threading.Lock()
+        self._due.clear()
         ready, self._ready = self._ready, []
         for one in ready:
             with contextlib.suppress(OSError):

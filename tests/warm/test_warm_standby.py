@@ -50,7 +50,7 @@ def gone(pid: int) -> None:
 def test_there_is_none_before_a_first_kernel(kennel: Kennel) -> None:
     assert kennel.warm_up()["state"] == "ready"
     assert reserve(kennel) is None
-    assert kennel.pool.standby._making == 0
+    assert not kennel.pool.standby.is_making
     assert kennel.pool.standby.pids() == []
 
 
@@ -80,6 +80,18 @@ def test_its_ports_are_promised_to_nobody_else_until_it_has_ended(ready: Kennel)
     (other,) = ready.pool.standby._ready
     ready.pool.close()
     assert not set(other.ports.values()) & promised
+
+
+def test_a_reserved_one_looks_for_reasons_before_it_is_claimed(ready: Kennel) -> None:
+    """While the owner writes the connection file, so that the claim need not wait for it."""
+    pid = waiting(ready)
+    profile = ready.folder / "ipython" / "profile_default"
+    (profile / "ipython_config.py").write_text("c.InteractiveShell.colors = 'NoColor'")
+    assert os.path.exists(f"/proc/{pid}")
+    ports = reserve(ready)
+    gone(pid)
+    with pytest.raises(WarmLost, match=r"ipython_config\.py"):
+        ready.forked(ready.request(ports))
 
 
 def test_claimed_is_claimed_once(ready: Kennel) -> None:
@@ -165,7 +177,7 @@ def test_a_configuration_file_makes_it_unfit_from_the_start(kennel: Kennel) -> N
     assert "ipython_kernel_config.py" in (kennel.pool.standby.reason or "")
     before = trace.read_text()
     kennel.start("fork")
-    until(lambda: kennel.pool.standby._making == 0, "nothing in the making")
+    until(lambda: not kennel.pool.standby.is_making, "nothing in the making")
     assert trace.read_text() == before + "x"
     assert kennel.pool.standby.pids() == []
 
@@ -284,5 +296,5 @@ def test_never_more_than_wanted(several: Kennel) -> None:
     for _ in range(4):
         assert several.forked() is not None
     until(lambda: several.pool.to_json()[0]["standby"] == 2, "two")
-    until(lambda: several.pool.standby._making == 0, "nothing in the making")
+    until(lambda: not several.pool.standby.is_making, "nothing in the making")
     assert len(several.pool.standby.pids()) == 2

@@ -13,6 +13,7 @@ Kernel to owner
     ``unfit``     ``reason``; it ends itself
 Owner to kernel
     ``boot``      ``ports``: by the names of the connection file. Sent before it is started
+    ``reserved``  a claim is about to come: it looks at the files that must be unchanged
     ``claim``     ``argv``, ``env``, ``cwd``, ``umask``, ``connection_file``; the three streams
 """
 
@@ -102,10 +103,10 @@ class Standby:
             self._refuse_user_code(app)
             ports = {name: getattr(app, name) for name in _PORTS}
             wire.send(self._channel, {"op": "standby", "ports": ports})
-            claim, fds = wire.receive(self._channel)
-            self._refuse_user_code(app)
-            if self._changed() is not None:
-                raise Unfit("files of the interpreter or its packages were changed")
+            claim, fds = self._next_order(app)
+            while claim["op"] != "claim":
+                wire.close(fds)
+                claim, fds = self._next_order(app)
             for undo in self._undo:
                 undo()
             self._become(app, claim, fds, ports)
@@ -122,6 +123,14 @@ class Standby:
         self._channel.close()
         # Writes to the disk: the owner need not wait for it.
         _begin_history(app.kernel.shell.history_manager)
+
+    def _next_order(self, app: Any) -> tuple[dict[str, Any], list[int]]:
+        """Of the owner; with it every reason is gone through not to become a kernel now."""
+        order, fds = wire.receive(self._channel)
+        self._refuse_user_code(app)
+        if self._changed() is not None:
+            raise Unfit("files of the interpreter or its packages were changed")
+        return order, fds
 
     def _refuse_user_code(self, app: Any) -> None:
         for folder in app.config_file_paths:
