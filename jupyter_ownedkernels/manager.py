@@ -21,6 +21,8 @@ from traitlets import Type, default
 from . import ownership
 from .config import OwnedKernels
 from .errors import Superseded, UnknownKernel
+from .prompt import websocket
+from .prompt.start import PromptKernelManager
 from .provisioning import default as default_provisioner
 from .provisioning.owned_process import OwnedProcess
 from .restarter import OwnedKernelRestarter
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 _SHUTDOWN_MARGIN = 10.0
 
 
-class OwnedServerKernelManager(ServerKernelManager):
+class OwnedServerKernelManager(ServerKernelManager, PromptKernelManager):
     """One kernel of the server, launched by :class:`.OwnedProvisioner`."""
 
     restarter_class = Type(
@@ -52,6 +54,17 @@ class OwnedServerKernelManager(ServerKernelManager):
         self.introduced = asyncio.Event()
         """Set once all that belongs to the first start is done: until then no restart."""
         self.introduced.set()
+
+    @default("event_logger")
+    def _default_event_logger(self) -> Any:
+        """The server's. Its schemas for kernels are read at the first kernel, not at each: 4 ms."""
+        schemas = (*self.core_event_schema_paths, *self.extra_event_schema_paths)
+        of_server = getattr(getattr(self.parent, "parent", None), "event_logger", None)
+        registered: set[Any] = getattr(self.parent, "registered_schemas", set())
+        if of_server is not None and schemas in registered:
+            return of_server
+        registered.add(schemas)
+        return super()._default_event_logger()
 
     async def start_kernel(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """The first start. A kernel that dies at once is restarted after it, not during."""
@@ -90,7 +103,9 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         """Managers of kernels that are not listed yet."""
         self._culling: set[str] = set()
         self._letting_go: set[asyncio.Future[None]] = set()
-        self._ownership = ownership.current(OwnedKernels(parent=self).settings())
+        self.registered_schemas: set[tuple[Any, ...]] = set()
+        """Files of event schemas that the server's event logger has got from kernels."""
+        self._ownership = ownership.current(OwnedKernels(parent=self).settings)
         # All configuration is merged by now, so that a user's own choice can be seen.
         default_provisioner.offer(self.parent)
 
@@ -134,6 +149,14 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         finally:
             if isinstance(kernel, OwnedServerKernelManager):
                 kernel.introduced.set()
+
+    def start_watching_activity(self, kernel_id: str) -> None:
+        """Called for each start. That somebody else begins to listen is no activity."""
+        super().start_watching_activity(kernel_id)
+        stream: Any = getattr(self._kernels[kernel_id], "_activity_stream", None)
+        record = getattr(stream, "_recv_callback", None)
+        if record is not None:
+            stream.on_recv(lambda parts: websocket.is_welcome(parts) or record(parts))
 
     # -- wishes ------------------------------------------------------------------------
 

@@ -317,12 +317,12 @@ _current: Ownership | None = None
 _current_lock = threading.Lock()
 
 
-def current(settings: Settings | None = None) -> Ownership:
-    """The ownership of this process; made at the first call, with its settings."""
+def current(settings: Callable[[], Settings] = Settings) -> Ownership:
+    """The ownership of this process; made at the first call, with what ``settings`` answers."""
     global _current
     with _current_lock:
         if _current is None:
-            _current = Ownership(settings or Settings())
+            _current = Ownership(settings())
             atexit.register(_close, _current)
         return _current
 

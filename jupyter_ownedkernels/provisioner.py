@@ -66,8 +66,12 @@ class OwnedProvisioner(LocalProvisioner):
     @property
     def ownership(self) -> Ownership:
         """The ownership of this process, made with this provisioner's configuration."""
-        settings = OwnedKernels(parent=self).settings()
-        return ownership.current(settings)
+        return ownership.current(lambda: OwnedKernels(parent=self).settings())
+
+    @property
+    def welcomes(self) -> bool:
+        """Whether the kernel tells each new subscriber so. False where that is not known."""
+        return isinstance(self.process, OwnedProcess) and self.process.launch.welcomes
 
     # -- launch ----------------------------------------------------------------------
 

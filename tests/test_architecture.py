@@ -39,6 +39,7 @@ LAYERS: dict[str, list[str]] = {
         "other_kernels",
         "provisioner",
         "provisioning",
+        "prompt",
         "restarter",
         "takeover",
         "telemetry",

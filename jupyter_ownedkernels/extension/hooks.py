@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ..imports import uncollected
-from ..takeover import manager_class, websocket_nodelay
+from ..takeover import manager_class, websocket_class
 
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
@@ -17,7 +17,7 @@ def link(serverapp: ServerApp) -> None:
     """Before the kernel manager is made."""
     _log_with(serverapp)
     manager_class.offer_manager(serverapp)
-    websocket_nodelay.offer(serverapp)
+    websocket_class.offer(serverapp)
 
 
 def _log_with(serverapp: ServerApp) -> None:

@@ -40,7 +40,7 @@ def build(serverapp: ServerApp, mode: Mode) -> Services:
     """Called by the load hook, when the kernel manager exists. Reads no files."""
     config = OwnedKernels(parent=serverapp)
     settings = config.settings()
-    owned = ownership.current(settings) if mode.name != "inactive" else None
+    owned = ownership.current(lambda: settings) if mode.name != "inactive" else None
     loop: asyncio.AbstractEventLoop = serverapp.io_loop.asyncio_loop  # type: ignore[attr-defined]
     executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="ownedkernels-rest")
 

@@ -114,6 +114,8 @@ class Launch:
         self.on_kernel: Callable[[Launch], None] | None = None
         self.booted = False
         """Whether the kernel stood by before the launch: its ports listen already."""
+        self.welcomes = False
+        """Whether the kernel is known to welcome whoever subscribes to its output."""
         self._lease: socket.socket | None = lease
         self.pidfd: int | None = None
         self._answers: list[Future[int]] = []

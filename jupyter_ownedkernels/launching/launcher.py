@@ -77,6 +77,7 @@ class Launcher:
         finally:
             theirs.close()
         launch = Launch(request, ours)
+        launch.welcomes = spawner is not None and spawner.welcomes
         self._watch(ours.fileno(), launch)
         return launch
 

@@ -50,6 +50,8 @@ class SpawnerProcess:
     """
 
     kind = "plain"
+    welcomes = False
+    """Whether its kernels welcome whoever subscribes to their output."""
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
         self._process = process

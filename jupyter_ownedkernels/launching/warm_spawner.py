@@ -75,6 +75,7 @@ class WarmProcess(SpawnerProcess):
                 self._control.settimeout(patience)
         wire.close(fds)
         self.troubles = [str(trouble) for trouble in message.get("troubles", [])]
+        self.welcomes = bool(message.get("welcomes"))
         if message.get("state") != "ready":
             raise SpawnerUnavailable(str(message.get("reason")))
 

@@ -37,7 +37,8 @@ def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ownership
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     ownership.close_current()
-    made = ownership.current(Settings(runtime_dir=str(tmp_path / "runtime"), warm=True, standby=1))
+    settings = Settings(runtime_dir=str(tmp_path / "runtime"), warm=True, standby=1)
+    made = ownership.current(lambda: settings)
     yield made
     ownership.close_current()
 

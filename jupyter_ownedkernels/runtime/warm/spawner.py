@@ -101,7 +101,8 @@ def main(
     state = "unfit" if reason is not None else "ready"
     template.freeze()
     _die_with_owner(control, False)
-    told = {"op": "warm", "state": state, "reason": reason, "troubles": troubles}
+    told: dict[str, Any] = {"op": "warm", "state": state, "reason": reason}
+    told.update(troubles=troubles, welcomes=template.welcomes)
     try:
         wire.send(control, told)
     except (wire.Closed, OSError):

@@ -11,8 +11,8 @@ from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from traitlets.config import Config
 
-from jupyter_ownedkernels.takeover import websocket_nodelay
-from jupyter_ownedkernels.takeover.websocket_nodelay import NodelayWebsocketConnection
+from jupyter_ownedkernels.prompt.websocket import PromptWebsocketConnection
+from jupyter_ownedkernels.takeover import websocket_class
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def no_instance() -> Iterator[None]:
 
 def chosen(**config: Any) -> Any:
     app = ServerApp(config=Config(config))
-    websocket_nodelay.offer(app)
+    websocket_class.offer(app)
     # As its initialize() does, between the link hooks and the first use of the trait.
     app.gateway_config = GatewayClient(parent=app)
     return app.kernel_websocket_connection_class
@@ -34,7 +34,7 @@ class Own(ZMQChannelsWebsocketConnection):
 
 
 def test_it_is_the_default() -> None:
-    assert chosen() is NodelayWebsocketConnection
+    assert chosen() is PromptWebsocketConnection
 
 
 @pytest.mark.parametrize("trait", ["websocket_nodelay", "enabled"])
@@ -48,7 +48,7 @@ def test_a_class_of_the_user_is_left_alone() -> None:
 
 def test_a_class_that_is_configured_later_is_left_alone() -> None:
     app = ServerApp()
-    websocket_nodelay.offer(app)
+    websocket_class.offer(app)
     app.update_config(Config(ServerApp={"kernel_websocket_connection_class": Own}))
     assert app.kernel_websocket_connection_class is Own
 
@@ -76,8 +76,8 @@ def test_the_socket_is_told_and_its_refusal_is_no_failure(
     monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
     monkeypatch.setattr(ZMQChannelsWebsocketConnection, "connect", lambda self: "connected")
-    connection = NodelayWebsocketConnection.__new__(NodelayWebsocketConnection)
+    connection = PromptWebsocketConnection.__new__(PromptWebsocketConnection)
     handler = Handler(error)
-    monkeypatch.setattr(NodelayWebsocketConnection, "websocket_handler", handler)
+    monkeypatch.setattr(PromptWebsocketConnection, "websocket_handler", handler)
     assert connection.connect() == "connected"
     assert handler.nodelay is (True if error is None else None)

@@ -1,0 +1,1 @@
+"""Classes of the server without the pauses that nobody needs."""
