@@ -157,8 +157,8 @@ def test_an_upgraded_package_makes_it_unfit(tmp_path: Path) -> None:
         kennel.warm_up()
         kennel.forked()
         pid = waiting(kennel)
-        ports = reserve(kennel)
         (folder / "mine.py").write_text("version = 22")
+        ports = reserve(kennel)
         with pytest.raises(WarmLost):
             kennel.forked(kennel.request(ports))
         gone(pid)

@@ -70,6 +70,10 @@ class Shelf:
         if self._kept:
             sys.meta_path.insert(0, self)  # type: ignore[arg-type, unused-ignore]
 
+    def module(self, name: str) -> Any:
+        """The module, if it was imported, wherever it is now."""
+        return sys.modules.get(name) or self._kept.get(name)
+
     def find_spec(
         self, name: str, path: object = None, target: object = None
     ) -> importlib.machinery.ModuleSpec | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+import select
 import signal
 import socket
 import warnings
@@ -25,6 +26,8 @@ from .template import Template
 # Says that the launch was refused before anything was forked: see wire.py, ``failed``.
 REFUSED = "refused"
 STALE = "stale"
+# Seconds for which one look at all files serves launches that wait in a row.
+_BURST = 0.25
 
 
 class WarmSpawner(Spawner):
@@ -33,17 +36,25 @@ class WarmSpawner(Spawner):
     def __init__(self, control: socket.socket, owner: int, template: Template) -> None:
         super().__init__(control, owner, template.become)
         self._template = template
+        self._more_waited = False
         self._expected = {control.fileno(), owner, self._wakeup, self._writer}
 
     def _launch(self, request: dict[str, Any], fds: list[int]) -> None:
         stage, reason = REFUSED, gate.objection(self._expected | set(fds))
-        if reason is None and self._template.changed():
+        if reason is None and self._template.changed(_BURST if self._more_waited else 0.0):
             stage, reason = STALE, "files of the interpreter or its packages were changed"
+        self._more_waited = self._more_waits()
         if reason is not None:
             told = {"op": "failed", "stage": stage, "errno": None, "text": reason}
             tell(fds[0], {**told, "filename": None})
             return
         super()._launch(request, fds)
+
+    def _more_waits(self) -> bool:
+        poller = select.poll()
+        if self._control is not None:
+            poller.register(self._control, select.POLLIN)
+        return bool(poller.poll(0))
 
 
 def _die_with_owner(control: socket.socket, wanted: bool) -> None:
@@ -76,7 +87,7 @@ def _settle_threads() -> None:
 
 def main(
     control_fd: int, owner_pidfd: int, plan: dict[str, Any], at_start: frozenset[str]
-) -> Callable[[str], str] | None:
+) -> Callable[[], str] | None:
     """Prepare, then serve until the owner is gone.
 
     Returns None in the spawner, and in a forked child what makes it the kernel. Called
@@ -99,7 +110,7 @@ def main(
         signal.set_wakeup_fd(-1)
         reason = reason or gate.objection({control_fd, owner_pidfd})
     state = "unfit" if reason is not None else "ready"
-    template.freeze()
+    template.freeze(__name__.partition(".")[0])
     _die_with_owner(control, False)
     told: dict[str, Any] = {"op": "warm", "state": state, "reason": reason}
     told.update(troubles=troubles, welcomes=template.welcomes)

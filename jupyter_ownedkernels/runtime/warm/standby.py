@@ -32,6 +32,8 @@ from . import title
 
 _PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
 _CONFIG_SUFFIXES = (".py", ".json")
+# Seconds. A claim follows its reservation within 10 ms.
+_LOOK_HOLDS_FOR = 0.25
 
 
 class Unfit(Exception):
@@ -45,7 +47,7 @@ class Standby:
         self,
         channel: int,
         given: Mapping[str, str],
-        changed: Callable[[], str | None],
+        changed: Callable[[float], str | None],
         refuse_folder: Callable[[], None],
     ) -> None:
         self._channel = socket.socket(fileno=channel)
@@ -128,7 +130,7 @@ class Standby:
         """Of the owner; with it every reason is gone through not to become a kernel now."""
         order, fds = wire.receive(self._channel)
         self._refuse_user_code(app)
-        if self._changed() is not None:
+        if self._changed(_LOOK_HOLDS_FOR) is not None:
             raise Unfit("files of the interpreter or its packages were changed")
         return order, fds
 

@@ -46,4 +46,4 @@ if __name__ == "__main__":
     _kernel = _warm.main(int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]), AT_START)
     if _kernel is not None:
         # One frame below the kernel's own; an executed one has none.
-        runpy._run_module_as_main(_kernel(PACKAGE))  # type: ignore[attr-defined]
+        runpy._run_module_as_main(_kernel())  # type: ignore[attr-defined]

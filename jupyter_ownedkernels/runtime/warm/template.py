@@ -24,8 +24,6 @@ from .standby import Standby
 
 _PARENT = "parent_handle"
 _INLINE = "module://matplotlib_inline.backend_inline"
-# Seconds. A look at a thousand files takes 2 to 5 ms, and kernels are started by the dozen.
-_LOOK_HOLDS_FOR = 0.25
 
 
 class Template:
@@ -43,7 +41,9 @@ class Template:
         self._late: list[str] = []
         self._needs = Needs()
         self._foreign: list[str] = []
-        self.kernel: Callable[[str], str] | None = None
+        self._own: list[str] = []
+        self._shelf = Shelf((), (), self._needs)
+        self.kernel: Callable[[], str] | None = None
         """In a forked child: makes it the kernel, and answers the module to run."""
 
     def import_base(self) -> str | None:
@@ -85,12 +85,18 @@ class Template:
             del os.environ["MPLBACKEND"]
         return troubles
 
-    def freeze(self) -> None:
-        """All imports are made: remember the files, and what became of the environment."""
+    def freeze(self, package: str) -> None:
+        """All imports are made: put the house in the order in which kernels are to find it.
+
+        What is done here need not be done in each of them. ``package`` is the spawner's own.
+        """
         self._files = gate.known_files()
         self._imported = {
             name: value for name, value in os.environ.items() if self._before.get(name) != value
         }
+        self._own = [n for n in sys.modules if n == package or n.startswith(package + ".")]
+        self._own += self._foreign
+        self._shelf = Shelf(self._shelved, self._late, self._needs)
 
     @property
     def welcomes(self) -> bool:
@@ -98,9 +104,12 @@ class Template:
         version = getattr(sys.modules.get("ipykernel"), "version_info", ())
         return bool(version[:2] >= (7, 2))
 
-    def changed(self) -> str | None:
-        """A file that is not what it was at the import; None when there was none just now."""
-        if time.monotonic() - self._looked_at < _LOOK_HOLDS_FOR:
+    def changed(self, since: float = 0.0) -> str | None:
+        """A file that is not what it was at the import; None when there is none.
+
+        A look takes 2 to 5 ms. One within the last ``since`` seconds that found nothing serves.
+        """
+        if time.monotonic() - self._looked_at < since:
             return None
         found = gate.changed(self._files)
         if found is None:
@@ -126,7 +135,7 @@ class Template:
         os.environ.clear()
         os.environ.update(environment)
         _fit_streams()
-        _renew_chance()
+        _renew_chance(self._shelf)
         _tell_parent(int(environment["JPY_PARENT_PID"]))
         os.close(tell)
         sys.argv = ["-m", *arguments]
@@ -137,16 +146,13 @@ class Template:
             Standby(channel, given, self.changed, self._refuse_shadowed).arrange()
         if not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated):
             sys.path.insert(0, os.getcwd())
-        self.kernel = lambda package: self._undress(module, package)
+        self.kernel = lambda: self._undress(module)
         raise Unwind
 
-    def _undress(self, module: str, package: str) -> str:
+    def _undress(self, module: str) -> str:
         """Called where no frame of the spawner is left: only the kernel's things stay."""
-        for name in [n for n in sys.modules if n == package or n.startswith(package + ".")]:
-            del sys.modules[name]
-        for name in self._foreign:
+        for name in self._own:
             sys.modules.pop(name, None)
-        Shelf(self._shelved, self._late, self._needs)
         main = types.ModuleType("__main__")
         main.__dict__["__builtins__"] = builtins
         sys.modules["__main__"] = main
@@ -193,19 +199,19 @@ def _fit_streams() -> None:
             stream.reconfigure(line_buffering=os.isatty(1))
 
 
-def _renew_chance() -> None:
+def _renew_chance(shelf: Shelf) -> None:
     """What a process draws once must not be drawn from the template.
 
     ``random`` renews itself in a forked child, so does OpenSSL; uuid and secrets ask the
     system each time.
     """
-    numpy = sys.modules.get("numpy.random")
+    numpy = shelf.module("numpy.random")
     if numpy is not None:
         numpy.seed()
-    torch = sys.modules.get("torch")
+    torch = shelf.module("torch")
     if torch is not None and hasattr(torch, "seed"):
         torch.seed()
-    process = sys.modules.get("multiprocessing.process")
+    process = shelf.module("multiprocessing.process")
     if process is not None:
         process.current_process().authkey = os.urandom(32)
     logging = sys.modules.get("logging")
