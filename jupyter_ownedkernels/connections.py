@@ -21,7 +21,7 @@ import stat
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple, Protocol
 
-from .runtime import files, procfs
+from .runtime import PORT_NAMES, files, procfs
 from .runtime.files import FileIdentity, Removal, identity_of
 from .runtime.lock import READ_FLAGS
 
@@ -48,7 +48,6 @@ __all__ = [
 # DOTALL: a name may hold newlines.
 _KERNEL = re.compile(r"kernel-.+\.json", re.DOTALL)
 _SERVER = re.compile(r"jpserver-([0-9]{1,10})(\.json|-open\.html)")
-_PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
 _LARGEST = 64 << 10
 
 
@@ -189,7 +188,7 @@ def ports_of(path: str) -> Ports | None:
     if info is None:
         return None
     transport, ip = info.get("transport", "tcp"), info.get("ip")
-    ports = tuple(info[name] for name in _PORTS if type(info.get(name)) is int)
+    ports = tuple(info[name] for name in PORT_NAMES if type(info.get(name)) is int)
     if not isinstance(transport, str) or not isinstance(ip, str) or not ports:
         return None
     return Ports(transport, ip, ports)

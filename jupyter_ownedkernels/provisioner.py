@@ -15,8 +15,6 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from jupyter_client.provisioning.local_provisioner import LocalProvisioner
-
 from . import identity, ownership
 from .config import OwnedKernels
 from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable, WarmLost
@@ -27,6 +25,7 @@ from .launching.stdio import Stdio
 from .marks import LAUNCH_MARKER
 from .provisioning import options, standby
 from .provisioning.forked import mends_loop
+from .provisioning.held_ports import HoldsPorts
 from .provisioning.owned_process import LoadedProcess, OwnedProcess, StockProcess
 from .provisioning.submission import Submission
 from .runtime import inherited, retire
@@ -48,7 +47,7 @@ _SIGNAL_ANSWER_TIMEOUT = 2.0
 Handle: TypeAlias = OwnedProcess | StockProcess | LoadedProcess
 
 
-class OwnedProvisioner(LocalProvisioner):
+class OwnedProvisioner(HoldsPorts):
     """A ``LocalProvisioner`` whose kernels cannot outlive the process that asked for them.
 
     Entry point ``owned-provisioner``. The object lives as long as its kernel manager and
@@ -80,7 +79,8 @@ class OwnedProvisioner(LocalProvisioner):
         self._asked = dict(kwargs)
         unsupported = unsupported_reason() is not None
         if self.parent is not None and not self.ports_cached and not unsupported:
-            self.ports_cached = standby.reserve(self.ownership, self.parent, kwargs)
+            reserved = standby.reserve(self.ownership, self.parent, kwargs)
+            self.ports_cached = reserved or self._choose_ports()
         return await super().pre_launch(**kwargs)
 
     @mends_loop
@@ -102,6 +102,7 @@ class OwnedProvisioner(LocalProvisioner):
             # Whoever restarts a kernel waits five seconds for its end. A longer grace may go on,
             # and what it is given to has the ports.
             await self.wait()
+        self._hold_ports(cmd)
         kernel = await asyncio.to_thread(self._begin)
         self._start_up, self._ready_told = StartUp(), False
         again = 1
@@ -124,6 +125,7 @@ class OwnedProvisioner(LocalProvisioner):
             if reason is not None:
                 self._launch_stock(kernel, cmd, dict(scrubbed, independent=independent), reason)
         except BaseException:
+            self._release_ports(has_ended=True)
             self.ownership.ended(kernel, Exited(None), ())
             raise
         process = cast(Handle, self.process)
@@ -136,6 +138,7 @@ class OwnedProvisioner(LocalProvisioner):
             await self._wait_until_ready(process)
         except BaseException:
             # Given up by the caller, who was never told of this kernel.
+            self._release_ports(has_ended=True)
             self._wish("shutdown")
             process.kill()
             raise
@@ -241,7 +244,9 @@ class OwnedProvisioner(LocalProvisioner):
         self.ports_cached = False
         # What pre_launch has used up (extra arguments) or filled in (the environment) begins anew.
         again = await self.pre_launch(**(kwargs if self._asked is None else self._asked))
-        return again.pop("cmd"), self._scrub_kwargs(again)
+        cmd = again.pop("cmd")
+        self._hold_ports(cmd)
+        return cmd, self._scrub_kwargs(again)
 
     async def _wait_until_ready(self, process: Handle) -> None:
         if isinstance(process, OwnedProcess) and process.launch.booted:
@@ -257,6 +262,7 @@ class OwnedProvisioner(LocalProvisioner):
 
         await self._start_up.wait(info, is_pointless, timeout)
         self._tell_when_ready()
+        self._release_ports(has_ended=process.poll() is not None)
 
     def _tell_when_ready(self) -> None:
         """Have the keeper look for the kernel process, once there is certain to be one.
@@ -280,6 +286,7 @@ class OwnedProvisioner(LocalProvisioner):
         status = self.process.poll()
         if status is None and not self._start_up.waiting:
             self._tell_when_ready()
+        self._release_ports(has_ended=status is not None)
         return status
 
     async def wait(self) -> int | None:

@@ -131,7 +131,8 @@ class StandbyKernels:
     def _make_one(self, choice: Choice, process: WarmProcess, like: LaunchRequest) -> None:
         made: Standby | None = None
         try:
-            made = self._boot(choice, process, like)
+            with ports.held() as taken:
+                made = self._boot(choice, process, like, taken)
         except (LaunchError, OSError, wire.Closed, ValueError) as error:
             self.reason = str(error) or type(error).__name__
             log.debug("No standby kernel: %s", self.reason)
@@ -162,7 +163,9 @@ class StandbyKernels:
         self._ready = [one for one in self._ready if one not in ending]
         return ending
 
-    def _boot(self, choice: Choice, process: WarmProcess, like: LaunchRequest) -> Standby:
+    def _boot(
+        self, choice: Choice, process: WarmProcess, like: LaunchRequest, taken: dict[str, int]
+    ) -> Standby:
         launch_id = uuid.uuid4().hex
         request = replace(
             like,
@@ -178,14 +181,12 @@ class StandbyKernels:
         )
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         null = os.open(os.devnull, os.O_RDWR)
-        taken = ports.take()
         try:
             wire.send(ours, {"op": "boot", "ports": taken})
             stdio = [null, null, null, theirs.fileno()]
             launch = self._launcher.submit(request, stdio, process)
         except BaseException:
             ours.close()
-            ports.give_back(taken)
             raise
         finally:
             theirs.close()
@@ -202,7 +203,6 @@ class StandbyKernels:
         except BaseException:
             ours.close()
             launch.close()
-            ports.give_back(taken)
             raise
         return Standby(choice, launch, ours, taken)
 

@@ -6,7 +6,7 @@ import os
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from ..launching.ports import NAMES
+from ..runtime import PORT_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ def reserve(ownership: Ownership, manager: Any, kwargs: Mapping[str, Any]) -> bo
         and manager.ip in ("", "127.0.0.1")
         and manager.cache_ports
         and encryption in (None, False, "disabled")
-        and not any(getattr(manager, name) for name in NAMES)
+        and not any(getattr(manager, name) for name in PORT_NAMES)
     )
     if not plain or kwargs.get("independent"):
         return False

@@ -24,6 +24,7 @@ def main() -> None:
     parser.add_argument("--scene", default="idle")
     parser.add_argument("--note", required=True)
     parser.add_argument("--bind-after", type=float, default=0.0, help="seconds; negative: never")
+    parser.add_argument("--exclusive", action="store_true", help="bind without SO_REUSEADDR")
     options = parser.parse_args()
     if options.bind_after >= 0:
         time.sleep(options.bind_after)
@@ -31,7 +32,10 @@ def main() -> None:
             info = json.load(stream)
         listening = []
         for name in ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port"):
-            listener = socket.create_server((info["ip"], info[name]), reuse_port=False)
+            listener = socket.socket()
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, not options.exclusive)
+            listener.bind((info["ip"], info[name]))
+            listener.listen()
             listening.append(listener)
     scenes.play(options.scene, options.note)
     while True:

@@ -22,7 +22,7 @@ import sys
 import tempfile
 from typing import Any, NamedTuple
 
-from .. import lineage
+from .. import PORT_NAMES, lineage
 
 TIMEOUT = 60.0
 # The reply to the cell leaves in another thread, which may still have to import.
@@ -133,8 +133,7 @@ def _read(reader: int, timeout: float) -> bytes:
 
 
 def _connection_file(folder: str) -> str:
-    names = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
-    content: dict[str, Any] = {name: number for number, name in enumerate(names, 1)}
+    content: dict[str, Any] = {name: number for number, name in enumerate(PORT_NAMES, 1)}
     content.update(
         transport="ipc",
         ip=os.path.join(folder, "s"),

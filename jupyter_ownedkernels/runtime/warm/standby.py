@@ -27,10 +27,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Callable
 
-from .. import wire
+from .. import PORT_NAMES, wire
 from . import title
 
-_PORTS = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
 _CONFIG_SUFFIXES = (".py", ".json")
 # Seconds. A claim follows its reservation within 10 ms.
 _LOOK_HOLDS_FOR = 0.25
@@ -84,7 +83,7 @@ class Standby:
     def _take_ports(self, app: Any) -> None:
         """The owner's choice: it knows which ports are promised to kernels that start."""
         order, _ = wire.receive(self._channel)
-        for name in _PORTS:
+        for name in PORT_NAMES:
             setattr(app, name, order["ports"][name])
 
     def _replace(self, owner: Any, name: str, function: Callable[..., Any]) -> None:
@@ -103,7 +102,7 @@ class Standby:
     def _hold(self, app: Any) -> None:
         try:
             self._refuse_user_code(app)
-            ports = {name: getattr(app, name) for name in _PORTS}
+            ports = {name: getattr(app, name) for name in PORT_NAMES}
             wire.send(self._channel, {"op": "standby", "ports": ports})
             claim, fds = self._next_order(app)
             while claim["op"] != "claim":
