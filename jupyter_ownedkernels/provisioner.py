@@ -217,7 +217,7 @@ class OwnedProvisioner(HoldsPorts):
     def _launch_stock(
         self, kernel: OwnedKernel, cmd: list[str], kwargs: dict[str, Any], reason: str
     ) -> None:
-        self.process = StockProcess.start(cmd, kwargs)
+        self.process = StockProcess.start(cmd, kwargs, self.ownership.settings.retire_timeout)
         self.ownership.unwatched(kernel, self.process.pid, reason, wanted=kwargs["independent"])
         if not kwargs["independent"]:
             self.log.warning(

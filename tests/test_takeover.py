@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +57,7 @@ print(json.dumps({
     "provisioner": KernelProvisionerFactory.instance().default_provisioner_name,
     "mode": mode.name,
     "reason": mode.reason,
+    "imported": "jupyter_ownedkernels.manager" in sys.modules,
     "kernel_class": kernel_class if isinstance(kernel_class, str) else kernel_class.__name__,
 }))
 """
@@ -71,7 +73,7 @@ class Home:
         (folder / "users_choice.py").write_text(USERS_MODULE)
         (folder / "work").mkdir()
 
-    def start(self, which: str, *argv: str, **env: str) -> dict[str, str]:
+    def start(self, which: str, *argv: str, **env: str) -> dict[str, Any]:
         """Start the application; what it has come to."""
         environment = {
             name: value
@@ -83,7 +85,9 @@ class Home:
             JUPYTER_DATA_DIR=str(self.folder / "data"),
             JUPYTER_RUNTIME_DIR=str(self.folder / "runtime"),
             HOME=str(self.folder),
-            PYTHONPATH=str(self.folder),
+            PYTHONPATH=os.pathsep.join(
+                filter(None, [str(self.folder), os.environ.get("PYTHONPATH")])
+            ),
             **env,
         )
         fixed = [
@@ -102,7 +106,7 @@ class Home:
             check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]
-        answer: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return answer
 
 
@@ -126,6 +130,7 @@ def test_class_on_the_command_line_is_the_users(home: Home, which: str) -> None:
     assert found["manager"] == USERS
     assert found["mode"] == "provisioner-only"
     assert "UsersManager" in found["reason"]
+    assert not found["imported"]
     assert found["provisioner"] == "owned-provisioner"
 
 
@@ -209,6 +214,17 @@ def test_ours_by_name_against_another_choice(home: Home) -> None:
     (home.config / "jupyter_server_config.py").write_text(line)
     found = home.start("lab", f"--ServerApp.kernel_manager_class={OURS}")
     assert (found["manager"], found["mode"]) == (OURS, "full")
+
+
+def test_a_class_that_is_made_from_ours(home: Home) -> None:
+    lines = [
+        "from jupyter_ownedkernels.manager import OwnedKernelManager",
+        "class More(OwnedKernelManager):",
+        "    pass",
+    ]
+    (home.folder / "made_from_ours.py").write_text("\n".join(lines))
+    found = home.start("server", "--ServerApp.kernel_manager_class=made_from_ours.More")
+    assert (found["manager"], found["mode"]) == ("made_from_ours.More", "full")
 
 
 def test_another_extension_with_the_same_idea_composes(home: Home) -> None:

@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from ..launching.stdio import Stdio
 
 
-# Seconds; the default of ``retire_timeout``.
-_RETIRE_TIMEOUT = 5.0
-
-
 class OwnedProcess:
     """The kernel of a launch that a keeper looks after."""
 
@@ -171,8 +167,9 @@ class StockProcess:
     session's: whoever is in that session was started by this kernel.
     """
 
-    def __init__(self, popen: subprocess.Popen[Any]) -> None:
+    def __init__(self, popen: subprocess.Popen[Any], retire_timeout: float) -> None:
         self._popen = popen
+        self._retire_timeout = retire_timeout
         self.pid = popen.pid
         self.args = popen.args
         self._status: int | None = None
@@ -180,9 +177,9 @@ class StockProcess:
         self._retirement: Retirement | None = None
 
     @classmethod
-    def start(cls, cmd: list[str], kwargs: dict[str, Any]) -> StockProcess:
+    def start(cls, cmd: list[str], kwargs: dict[str, Any], retire_timeout: float) -> StockProcess:
         """As jupyter_client does it. Raises what Popen raises."""
-        return cls(launch_kernel(cmd, **kwargs))
+        return cls(launch_kernel(cmd, **kwargs), retire_timeout)
 
     @property
     def stdin(self) -> IO[Any] | None:
@@ -275,7 +272,7 @@ class StockProcess:
         if self._retirement is not None:
             self._retirement.escalate(grace)
         elif self._popen.returncode is None:
-            self._retirement = Retirement(self._members, grace, _RETIRE_TIMEOUT)
+            self._retirement = Retirement(self._members, grace, self._retire_timeout)
             self._retiring = threading.Thread(target=run, args=(self._retirement,), daemon=True)
             self._retiring.start()
 

@@ -24,6 +24,8 @@ from . import lazy_default
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
 
+_OURS = "jupyter_ownedkernels.manager.OwnedKernelManager"
+
 
 @dataclass(frozen=True)
 class Mode:
@@ -57,8 +59,6 @@ def settle(serverapp: ServerApp) -> Mode:
     Under a manager that the user chose, kernels are still watched by way of the
     provisioner.
     """
-    from ..manager import OwnedKernelManager
-
     if serverapp.gateway_config.gateway_enabled:
         return Mode("inactive", "kernels run behind a Gateway, which owns them")
     if not OwnedKernels(parent=serverapp).enabled:
@@ -69,7 +69,10 @@ def settle(serverapp: ServerApp) -> Mode:
     if not default_provisioner.offer(serverapp):
         name = KernelProvisionerFactory.instance().default_provisioner_name
         return Mode("inactive", f"the provisioner {name} is configured for all kernels")
-    if isinstance(serverapp.kernel_manager, OwnedKernelManager):
+    chosen = type(serverapp.kernel_manager)
+    # By name: under another manager there is no use for ours, and its import takes a while.
+    if any(f"{kind.__module__}.{kind.__qualname__}" == _OURS for kind in chosen.__mro__):
         return Mode("full", "every kernel is watched and on record")
-    chosen = type(serverapp.kernel_manager).__name__
-    return Mode("provisioner-only", f"the kernel manager {chosen} was chosen for this server")
+    return Mode(
+        "provisioner-only", f"the kernel manager {chosen.__name__} was chosen for this server"
+    )

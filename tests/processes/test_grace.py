@@ -43,3 +43,25 @@ def test_the_next_launch_waits_for_the_grace(workspace: Workspace, owner: Owner)
     )
     assert census.describe({proc for proc in before if census.runs(proc)}) == []
     assert owner.is_alive("deaf")
+
+
+NOTED = """
+from jupyter_ownedkernels.provisioning import owned_process
+
+noted, real = [], owned_process.Retirement
+
+def note(find, grace, timeout):
+    noted.append(timeout)
+    return real(find, grace, timeout)
+
+owned_process.Retirement = note
+"""
+
+
+def test_a_stock_kernel_is_retired_within_the_same_time(workspace: Workspace, owner: Owner) -> None:
+    owner.set(retire_timeout=7.5)
+    owner.run(NOTED)
+    told = owner.start("stock", workspace.mini("stock"), independent=True)
+    assert told["kind"] == "StockProcess"
+    owner.shut_down("stock", now=True)
+    assert owner.run("result = noted") == [7.5]

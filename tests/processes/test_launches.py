@@ -82,7 +82,7 @@ sys.stdin.read()
 print(stranger.poll())
 stranger.kill()
 '''
-process = StockProcess.start(["true"], {})
+process = StockProcess.start(["true"], {}, retire_timeout=5.0)
 os.waitpid(process.pid, 0)
 other = subprocess.Popen(
     [sys.executable, "-c", OTHER_PROGRAM, str(process.pid)],
