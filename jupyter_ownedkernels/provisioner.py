@@ -149,7 +149,7 @@ class OwnedProvisioner(HoldsPorts):
             kernel_id=self.kernel_id,
             kernel_name=getattr(self.parent, "kernel_name", "") or "",
             connection_file=self._connection_file(),
-            detached=self._detached_policy(),
+            detached=options.detached_policy(self.kernel_spec, self.ownership.settings),
             removes_file=bool(getattr(self.parent, "_connection_file_written", True)),
         )
         return self._kernel
@@ -157,19 +157,6 @@ class OwnedProvisioner(HoldsPorts):
     def _connection_file(self) -> str:
         path = getattr(self.parent, "connection_file", "") or ""
         return os.path.realpath(path) if path else ""
-
-    def _detached_policy(self) -> Any:
-        own = (self.kernel_spec.metadata or {}).get("ownedkernels", {})
-        policy = own.get("detached_processes") if isinstance(own, dict) else None
-        if policy in ("keep", "kill"):
-            return policy
-        if policy is not None:
-            self.log.warning(
-                "Kernelspec of %s: detached_processes is keep or kill, not %r",
-                self.kernel_id,
-                policy,
-            )
-        return self.ownership.settings.detached_processes
 
     async def _launch_owned(
         self, kernel: OwnedKernel, cmd: list[str], kwargs: dict[str, Any]

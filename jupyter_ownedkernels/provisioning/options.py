@@ -1,10 +1,18 @@
-"""The options of a launch: those of ``Popen``, as far as a spawner can do them."""
+"""The options of a launch: those of ``Popen``, as far as a spawner can do them, and our own."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+if TYPE_CHECKING:
+    from jupyter_client.kernelspec import KernelSpec
+
+    from ..settings import Settings
+
+log = logging.getLogger(__name__)
 
 # What Popen takes and a spawner can do as well. Anything else is launched as stock.
 _UNDERSTOOD = frozenset({"stdin", "stdout", "stderr", "env", "cwd", "umask", "text"})
@@ -35,3 +43,16 @@ def folder(cwd: Any) -> str | None:
 def expanded(cmd: list[str]) -> list[str]:
     """As Jupyter's own launcher does: ``~`` is allowed in the command and its arguments."""
     return [os.path.expanduser(part) for part in cmd]
+
+
+def detached_policy(spec: KernelSpec, settings: Settings) -> Literal["keep", "kill"]:
+    """What becomes of detached processes: what the kernelspec says, else what is configured."""
+    own = (spec.metadata or {}).get("ownedkernels", {})
+    policy = own.get("detached_processes") if isinstance(own, dict) else None
+    if policy in ("keep", "kill"):
+        return cast('Literal["keep", "kill"]', policy)
+    if policy is not None:
+        log.warning(
+            "Kernelspec %s: detached_processes is keep or kill, not %r", spec.display_name, policy
+        )
+    return settings.detached_processes
