@@ -21,7 +21,7 @@ from typing import Any
 from jupyter_server.serverapp import ServerApp
 from tornado.web import HTTPError
 
-from jupyter_ownedkernels import ownership
+from jupyter_ownedkernels import doctor, ownership
 from jupyter_ownedkernels.runtime import procfs
 
 
@@ -290,6 +290,56 @@ async def adjustment(app: ServerApp) -> list[int]:
             scores.append(int(stream.read()))
     await app.kernel_manager.shutdown_kernel(kernel_id)
     return scores
+
+
+async def clock_jumps(app: ServerApp, page: str, *jumps: str) -> dict[str, Any]:
+    """Kernels of a server whose wall clock is set while it runs; see tests/server/test_clock.py."""
+    kernels = app.kernel_manager
+    pool = ownership.current().warm
+
+    async def started() -> str:
+        kernel_id: str = await kernels.start_kernel()
+        client = kernels.get_kernel(kernel_id).client()
+        client.start_channels()
+        await client.wait_for_ready(timeout=60)
+        client.stop_channels()
+        return kernel_id
+
+    def record(kernel_id: str) -> Any:
+        return ownership.current().kernel(kernel_id).record
+
+    oldest = await started()
+    await settled()
+    found = []
+    for jump in jumps:
+        with open(page, "r+b") as stream:
+            stream.write(int(jump).to_bytes(8, sys.byteorder, signed=True))
+        standing = standing_by()
+        one, other = await started(), await started()
+        modes = [record(kernel_id).launch_mode for kernel_id in (one, other)]
+        claimed = record(one).process.pid in standing
+        await kernels.restart_kernel(one)
+        generation = record(other).generation
+        os.kill(record(other).process.pid, signal.SIGKILL)
+        while record(other).generation == generation or record(other).running_at is None:
+            await asyncio.sleep(0.02)
+        cause = ownership.current().kernel(other).last_exit
+        for kernel_id in (one, other):
+            await kernels.shutdown_kernel(kernel_id)
+        await settled()
+        report = doctor.scan()
+        found.append(
+            {
+                "modes": modes,
+                "claimed": claimed,
+                "cause": cause.cause if cause else None,
+                "at": record(oldest).at - time.time(),
+                "alive": await kernels.get_kernel(oldest).is_alive(),
+                "findings": [finding.kind.value for finding in report.findings],
+                "spawners": [(entry["state"], entry["failures"]) for entry in pool.to_json()],
+            }
+        )
+    return {"jumps": found}
 
 
 def main() -> None:

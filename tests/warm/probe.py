@@ -122,6 +122,7 @@ def look():  # type: ignore[no-untyped-def]
         threading.main_thread().name,
         threading.current_thread() is threading.main_thread(),
         threading.get_native_id() == os.getpid(),
+        threading.main_thread().native_id == os.getpid(),
         threading.stack_size(),
     ]
     seen["locale"] = [

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +9,6 @@ import pytest
 from warm_kernels import Kennel, until
 
 from jupyter_ownedkernels.errors import WarmLost
-
-# An interpreter with ipykernel, numpy, matplotlib, and perhaps pandas and torch, which are too
-# large to be installed for these tests alone.
-SCIENCE = os.environ.get("OWNEDKERNELS_TEST_SCIENCE", sys.executable)
-LIBRARIES = ("numpy", "matplotlib.pyplot", "pandas", "torch")
 
 PACKAGE = {
     "shop/__init__.py": "import time\nfrom . import shelf\nfrom .shelf import thing\n"
@@ -83,7 +75,7 @@ def test_reload_and_a_second_import_run_it_again(shop: Kennel) -> None:
     kernel.run("assert shop.made > before")
 
 
-@pytest.mark.parametrize("name", ["shop.py", "depot", "matplotlibrc"])
+@pytest.mark.parametrize("name", ["shop.py", "depot"])
 def test_what_the_working_folder_hides_is_not_preloaded(shop: Kennel, name: str) -> None:
     if name == "depot":
         (shop.cwd / name).mkdir()
@@ -124,70 +116,3 @@ def test_a_module_that_cannot_be_imported_is_reported_and_the_rest_is_there(
         assert kennel.start("fork").value("'wave' in __import__('sys').modules") is False
     finally:
         kennel.close()
-
-
-def has(name: str) -> bool:
-    code = f"import importlib.util as u, sys; sys.exit(u.find_spec({name!r}) is None)"
-    return subprocess.run([SCIENCE, "-c", code], check=False).returncode == 0
-
-
-@pytest.fixture(scope="module")
-def science(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kennel]:
-    preload = [name for name in LIBRARIES if has(name.partition(".")[0])]
-    if not {"numpy", "matplotlib.pyplot"} <= set(preload):
-        pytest.skip("numpy and matplotlib are not installed")
-    kennel = Kennel(tmp_path_factory.mktemp("science"), preload=preload, standby=1)
-    kennel.argv[0] = SCIENCE
-    entry = kennel.warm_up()
-    assert (entry["preload"], entry["reason"]) == (preload, None)
-    yield kennel
-    kennel.close()
-
-
-@pytest.mark.parametrize("how", ["exec", "fork", "standby"])
-def test_numbers_and_plots(science: Kennel, how: str) -> None:
-    kernel = science.start(how)
-    tops = {name.partition(".")[0] for name in LIBRARIES}
-    kernel.run(f"import sys; assert not {tops} & set(sys.modules)")
-    kernel.run("import numpy as np, matplotlib.pyplot as plt, pickle")
-    kernel.run("a = np.ones((300, 300)); assert (a @ a)[0, 0] == 300")
-    kernel.run("assert pickle.loads(pickle.dumps(np.arange(3))).sum() == 3")
-    assert "inline" in kernel.run("print(plt.get_backend())")
-    kinds = []
-    kernel.client.execute_interactive(
-        "%matplotlib inline\nplt.plot([1, 2]); plt.show()",
-        output_hook=lambda message: kinds.append(message["msg_type"]),
-        timeout=60,
-    )
-    assert "display_data" in kinds
-    threads = "len(__import__('os').listdir('/proc/self/task'))"
-    executed = science.start("exec")
-    executed.run("import numpy as np; a = np.ones((300, 300)); a @ a; import matplotlib.pyplot")
-    assert kernel.value(threads) == executed.value(threads)
-
-
-@pytest.mark.parametrize("how", ["fork", "standby"])
-def test_frames(science: Kennel, how: str) -> None:
-    if "pandas" not in science.pool.preload:
-        pytest.skip("pandas is not installed")
-    kernel = science.start(how)
-    kernel.run("import pickle, pandas as pd; f = pd.DataFrame({'a': [1, 2]})")
-    kernel.run("assert pickle.loads(pickle.dumps(f)).a.sum() == 3")
-
-
-@pytest.mark.parametrize("how", ["fork", "standby"])
-@pytest.mark.parametrize(
-    "draw",
-    [
-        "numpy.random.rand()",
-        "numpy.random.default_rng().random()",
-        "numpy.random.RandomState().rand()",
-        "torch.rand(1).item()",
-    ],
-)
-def test_two_kernels_draw_different_numbers(science: Kennel, draw: str, how: str) -> None:
-    library = draw.partition(".")[0]
-    if library not in science.pool.preload:
-        pytest.skip(f"{library} is not installed")
-    one, other = (science.start(how).run(f"import {library}; print({draw})") for _ in range(2))
-    assert one != other

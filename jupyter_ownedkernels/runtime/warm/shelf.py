@@ -9,70 +9,64 @@ come those that its import would have brought along, no others.
 
 from __future__ import annotations
 
-import builtins
 import importlib.machinery
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
+from .needs import Needs
 
-class Needs:
-    """Who imports whom, noted while the template imports."""
-
-    def __init__(self) -> None:
-        self._needs: dict[str, set[str]] = {}
-        self._import = builtins.__import__
-
-    def __enter__(self) -> Needs:
-        builtins.__import__ = self._note
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        builtins.__import__ = self._import
-
-    def _note(
-        self,
-        name: str,
-        globals: Any = None,
-        locals: Any = None,
-        fromlist: Any = (),
-        level: int = 0,
-    ) -> Any:
-        importer = (globals or {}).get("__name__", "")
-        needs = self._needs.setdefault(importer, set())
-        full = name
-        if level:
-            package = (globals or {}).get("__package__") or importer.rpartition(".")[0]
-            base = package.rsplit(".", level - 1)[0] if level > 1 else package
-            full = base + "." + name if name else base
-        needs.add(full)
-        needs.update(full + "." + str(part) for part in fromlist or () if part != "*")
-        return self._import(name, globals, locals, fromlist, level)
-
-    def of(self, name: str) -> Iterable[str]:
-        """What is needed at the import of a module, its parent packages included."""
-        parent = name.rpartition(".")[0]
-        return [parent, *self._needs.get(name, ())] if parent else self._needs.get(name, ())
+# Another name for the main module, which multiprocessing gives it when it is imported.
+_MAIN_TOO = "__mp_main__"
 
 
 class Shelf:
     """A finder in front of all others, until it has given everything back."""
 
-    def __init__(self, names: Iterable[str], together: Iterable[str], needs: Needs) -> None:
-        """``together`` are given back with the first of them: a kernel's first cell needs all."""
+    def __init__(
+        self,
+        names: Iterable[str],
+        together: Iterable[str],
+        needs: Needs,
+        returned: Callable[[set[str]], None],
+    ) -> None:
+        """``together`` are given back with the first of them: a kernel's first cell needs all.
+
+        ``returned`` is told each time which are there now.
+        """
         everything = [*together, *names]
-        self._kept = {name: sys.modules.pop(name) for name in everything if name in sys.modules}
+        # None is there for a module that must not be imported: it is no module.
+        present = [name for name in everything if sys.modules.get(name) is not None]
+        self._kept = {name: sys.modules.pop(name) for name in dict.fromkeys(present)}
         self._together = frozenset(together)
         self._needs = needs
+        self._returned = returned
         self._asked: dict[str, ModuleType] = {}
         self._specs: dict[str, Any] = {}
+        self._bound = {name: module for name, module in self._kept.items() if self._unbind(name)}
         if self._kept:
             sys.meta_path.insert(0, self)  # type: ignore[arg-type, unused-ignore]
 
     def module(self, name: str) -> Any:
         """The module, if it was imported, wherever it is now."""
-        return sys.modules.get(name) or self._kept.get(name)
+        return self._kept[name] if name in self._kept else sys.modules.get(name)
+
+    def _unbind(self, name: str) -> bool:
+        """Take a module out of its package, as an import has put it there."""
+        package, _, last = name.rpartition(".")
+        # Past what a package may have to say about being written to.
+        inside = getattr(self.module(package), "__dict__", None)
+        if not isinstance(inside, dict) or inside.get(last) is not self._kept[name]:
+            return False
+        del inside[last]
+        return True
+
+    def _bind(self, name: str) -> None:
+        module = self._bound.pop(name, None)
+        package, _, last = name.rpartition(".")
+        if module is not None and package in sys.modules:
+            sys.modules[package].__dict__.setdefault(last, module)
 
     def find_spec(
         self, name: str, path: object = None, target: object = None
@@ -89,21 +83,28 @@ class Shelf:
     def _give_back(self, wanted: str) -> None:
         pending = [wanted, *(self._together if wanted in self._together else ())]
         seen = set(pending)
+        back: set[str] = set()
         while pending:
             name = pending.pop()
             module = self._kept.pop(name, None)
             if module is None and name not in sys.modules:
                 continue
             if module is not None:
-                sys.modules.setdefault(name, module)
+                back.add(name)
+                sys.modules.setdefault(
+                    name, sys.modules["__main__"] if name == _MAIN_TOO else module
+                )
             elif name != wanted:
                 continue  # it is there, and what it needs as well
             for needed in self._needs.of(name):
                 if needed not in seen:
                     seen.add(needed)
                     pending.append(needed)
+        for name in back:
+            self._bind(name)
         if not self._kept and self in sys.meta_path:
             sys.meta_path.remove(self)
+        self._returned(back)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """The module itself, instead of a new one."""

@@ -29,6 +29,7 @@ from typing import Any, Callable
 
 from .. import PORT_NAMES, wire
 from . import title
+from .leftovers import settle
 
 _CONFIG_SUFFIXES = (".py", ".json")
 # Seconds. A claim follows its reservation within 10 ms.
@@ -232,6 +233,7 @@ def _take_connection(app: Any, path: str, ports: dict[str, int]) -> None:
 
 
 def _take_folder(shell: Any) -> None:
+    settle(os.getcwd())
     shell.starting_dir = os.getcwd()
     shell.history_manager.dir_hist[:] = [Path.cwd()]
     shell.user_ns["_dh"] = shell.history_manager.dir_hist

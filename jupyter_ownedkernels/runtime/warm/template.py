@@ -6,7 +6,7 @@ import builtins
 import contextlib
 import fcntl
 import gc
-import importlib
+import importlib.machinery
 import os
 import re
 import sys
@@ -15,11 +15,13 @@ import types
 import warnings
 from typing import Any, Callable
 
-from .. import lineage, wire
+from .. import inherited, lineage, wire
 from ..child import Unwind
 from . import gate, title
+from .leftovers import PYTHONS_OWN, Leftovers, settle
+from .needs import Needs
 from .rehearsal import rehearse
-from .shelf import Needs, Shelf
+from .shelf import Shelf
 from .standby import Standby
 
 _PARENT = "parent_handle"
@@ -40,9 +42,11 @@ class Template:
         self._shelved: list[str] = []
         self._late: list[str] = []
         self._needs = Needs()
+        self._leftovers = Leftovers()
+        self._given = inherited.of_this_thread() or {}
         self._foreign: list[str] = []
         self._own: list[str] = []
-        self._shelf = Shelf((), (), self._needs)
+        self._shelf = Shelf((), (), self._needs, self._leftovers.bring_back)
         self.kernel: Callable[[], str] | None = None
         """In a forked child: makes it the kernel, and answers the module to run."""
 
@@ -57,7 +61,7 @@ class Template:
             for name in rehearsal.modules:
                 # Where it fails a child imports it when it needs it, and shows the error.
                 with contextlib.suppress(Exception):
-                    importlib.import_module(name)
+                    self._needs.load(name)
         self._late = rehearsal.late
         for pattern, flags in rehearsal.patterns:
             # Into the cache of :mod:`re`, where each kernel finds it.
@@ -69,18 +73,25 @@ class Template:
     def import_preload(self, names: list[str]) -> list[str]:
         """Import what the user named. Answers what could not be, with the reason."""
         troubles = []
+        self._leftovers = Leftovers()
         # A kernel sets it before a cell can import matplotlib, which reads it only then.
         os.environ.setdefault("MPLBACKEND", _INLINE)
         for name in names:
             before = set(sys.modules)
             try:
                 with self._needs:
-                    importlib.import_module(name)
+                    self._needs.load(name)
             except BaseException as error:
                 troubles.append(f"{name}: {type(error).__name__}: {error}")
-                continue
-            self._preload.add(name.partition(".")[0])
-            self._shelved += [new for new in sys.modules if new not in before]
+            # What it had brought before it failed, too.
+            made = [new for new in sys.modules if new not in before]
+            self._shelved += made
+            self._leftovers.put_away(made)
+        self._preload = {name.partition(".")[0] for name in self._shelved} - PYTHONS_OWN
+        # What this process has for itself and they hold: there must be no second one of it.
+        needed = {need for name in self._shelved for need in self._needs.of(name)}
+        self._shelved += [name for name in self._foreign if name in needed]
+        self._foreign = [name for name in self._foreign if name not in needed]
         if os.environ["MPLBACKEND"] == _INLINE and "MPLBACKEND" not in self._before:
             del os.environ["MPLBACKEND"]
         return troubles
@@ -96,7 +107,7 @@ class Template:
         }
         self._own = [n for n in sys.modules if n == package or n.startswith(package + ".")]
         self._own += self._foreign
-        self._shelf = Shelf(self._shelved, self._late, self._needs)
+        self._shelf = Shelf(self._shelved, self._late, self._needs, self._leftovers.bring_back)
 
     @property
     def welcomes(self) -> bool:
@@ -123,6 +134,7 @@ class Template:
         argv: list[str] = request["argv"]
         module, arguments = _split(argv)
         self._refuse_shadowed()
+        self._refuse_other_sizes(request.get("inherited"))
         channel: int | None = request.get("channel")
         if channel is not None:
             # The frames that are unwound close all numbers that came with the request; it
@@ -135,7 +147,9 @@ class Template:
         os.environ.clear()
         os.environ.update(environment)
         _fit_streams()
+        _renew_thread()
         _renew_chance(self._shelf)
+        settle(os.getcwd())
         _tell_parent(int(environment["JPY_PARENT_PID"]))
         os.close(tell)
         sys.argv = ["-m", *arguments]
@@ -171,9 +185,37 @@ class Template:
         if not self._preload:
             return
         for entry in os.scandir("."):
-            stem = entry.name.partition(".")[0]
-            if stem in self._preload or entry.name == "matplotlibrc":
+            hidden = _module_of(entry) if entry.name != "matplotlibrc" else "matplotlib"
+            if hidden in self._preload:
                 raise RuntimeError(f"{entry.name} in the working folder hides a preloaded module")
+
+    def _refuse_other_sizes(self, wanted: dict[str, Any] | None) -> None:
+        """What is read once and cannot be told anew to what is there already.
+
+        The C library takes the size of threads' stacks from the limit of the first one, when a
+        program starts. OpenMP and OpenBLAS count the processors when they are loaded.
+        """
+        if not wanted or not self._given:
+            return
+        now, then = (one["limits"]["RLIMIT_STACK"][0] for one in (wanted, self._given))
+        if now != then:
+            raise RuntimeError("the limit of the stack is another than the warm spawner's")
+        if self._preload and wanted["processors"] != self._given["processors"]:
+            raise RuntimeError("the processors are others than the warm spawner's")
+
+
+def _module_of(entry: os.DirEntry[str]) -> str | None:
+    """The name of the module that can be imported from a file or folder, if it is one.
+
+    A folder without ``__init__`` hides nothing.
+    """
+    for suffix in importlib.machinery.all_suffixes():
+        if entry.name.endswith(suffix):
+            return entry.name.partition(".")[0]
+    if not entry.is_dir() or not entry.name.isidentifier():
+        return None
+    inside = (os.path.join(entry.path, "__init__" + s) for s in importlib.machinery.all_suffixes())
+    return entry.name if any(map(os.path.exists, inside)) else None
 
 
 def _split(argv: list[str]) -> tuple[str, list[str]]:
@@ -200,6 +242,17 @@ def _fit_streams() -> None:
             stream.reconfigure(line_buffering=os.isatty(1))
 
 
+def _renew_thread() -> None:
+    """Python does not tell the main thread of a forked process the system's number for it.
+
+    matplotlib compares it to see whether a window is opened where it must be.
+    """
+    threading: Any = sys.modules.get("threading")
+    tell = getattr(threading and threading.main_thread(), "_set_native_id", None)
+    if tell is not None:
+        tell()
+
+
 def _renew_chance(shelf: Shelf) -> None:
     """What a process draws once must not be drawn from the template.
 
@@ -209,8 +262,9 @@ def _renew_chance(shelf: Shelf) -> None:
     numpy = shelf.module("numpy.random")
     if numpy is not None:
         numpy.seed()
-    torch = shelf.module("torch")
-    if torch is not None and hasattr(torch, "seed"):
+    # Of the processor only: torch.seed() would leave a seed for CUDA to be found at its start.
+    torch = getattr(shelf.module("torch"), "default_generator", None)
+    if torch is not None:
         torch.seed()
     process = shelf.module("multiprocessing.process")
     if process is not None:
