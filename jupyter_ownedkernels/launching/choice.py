@@ -20,12 +20,15 @@ _FLAGS_WITH_VALUE = ("-X", "-W")
 # imported. Kernels that differ in one of these do not share a template.
 # fmt: off
 _PREFIXES = (
-    "ARROW_", "ASAN_", "BLIS_", "CONDA_", "COVERAGE_", "CUDA_", "DEBUGPY_", "FONTCONFIG_",
-    "GOTO_", "HIP_", "HSA_", "IPYTHON", "JAX_", "JUPYTER_", "KMP_", "LC_", "LD_", "MALLOC_",
-    "MATPLOTLIB", "MKL_", "MPL", "NCCL_", "NPY_", "NUMBA_", "NUMEXPR_", "NUMPY_", "NVIDIA_",
-    "OMP_", "OPENBLAS_", "OPENSSL_", "PANDAS_", "PYDEVD_", "PYTENSOR_", "PYTHON", "PYTORCH_",
-    "QT_", "RAY_", "ROCR_", "SETUPTOOLS_", "SSL_", "TCMALLOC_", "TF_", "THEANO_", "TORCH_",
-    "UBSAN_", "VECLIB_", "XDG_", "XLA_", "ZMQ_",
+    "ABSL_", "ARROW_", "ASAN_", "BLIS_", "BOKEH_", "CONDA_", "COVERAGE_", "CUBLAS_", "CUDA_",
+    "CUDNN_", "DASK_", "DEBUGPY_", "DNNL_", "ETS_", "FONTCONFIG_", "GDAL_", "GOMP_", "GOTO_",
+    "GRPC_", "HF_", "HIP_", "HSA_", "IPYTHON", "JAX_", "JOBLIB_", "JUPYTER_", "KERAS_",
+    "KINETO_", "KMP_", "LC_", "LD_", "LOGURU_", "MALLOC_", "MATPLOTLIB", "MKL_", "MPL",
+    "NCCL_", "NPY_", "NUMBA_", "NUMEXPR_", "NUMPY_", "NVIDIA_", "OMP_", "ONEDNN_", "OPENBLAS_",
+    "OPENCV_", "OPENSSL_", "PANDAS_", "PLOTLY_", "POLARS_", "PROJ_", "PROTOCOL_BUFFERS_",
+    "PYDEVD_", "PYTENSOR_", "PYTHON", "PYTORCH_", "QT_", "RAYON_", "RAY_", "ROCR_", "SCIPY_",
+    "SETUPTOOLS_", "SKLEARN_", "SSL_", "SYMPY_", "TCMALLOC_", "TF_", "THEANO_", "TORCH",
+    "TQDM_", "TRANSFORMERS_", "TRITON_", "UBSAN_", "VECLIB_", "VTK_", "XDG_", "XLA_", "ZMQ_",
 )
 _NAMES = frozenset((
     "DISPLAY", "GLIBC_TUNABLES", "HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "TMPDIR", "TZ",

@@ -62,7 +62,7 @@ int gettimeofday(struct timeval *at, void *zone) {
 }
 """
 DAY = 86400
-JUMPS = (DAY, -DAY, 400 * DAY, -3000 * DAY, 0)
+JUMPS = (DAY, -3000 * DAY)
 
 
 @pytest.fixture
@@ -78,6 +78,7 @@ def clock(tmp_path: Path) -> dict[str, str]:
     return {"LD_PRELOAD": str(library), "TEST_CLOCK": str(page)}
 
 
+@pytest.mark.slow
 def test_kernels_start_and_end_as_ever_when_the_clock_jumps(
     play: Play, clock: dict[str, str]
 ) -> None:

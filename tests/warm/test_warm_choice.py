@@ -82,6 +82,9 @@ def test_what_is_read_at_start_separates_and_the_rest_does_not() -> None:
     plain = chosen(*argv)
     for name in ("PYTHONPATH", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "VIRTUAL_ENV", "LC_ALL", "TZ"):
         assert chosen(*argv, **{name: "/1"}) != plain, name
+    # Read by libraries when they are imported, which may be preloaded.
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "GOMP_CPU_AFFINITY", "KERAS_BACKEND", "HF_HOME"):
+        assert chosen(*argv, **{name: "/1"}) != plain, name
     for name in ("FOO", "JPY_SESSION_NAME", "JPY_PARENT_PID", "JUPYTER_OWNEDKERNELS_LAUNCH"):
         assert chosen(*argv, **{name: "/1"}) == plain, name
 
