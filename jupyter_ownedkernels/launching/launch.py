@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import os
 import socket
 import threading
@@ -288,6 +289,11 @@ async def settled(future: Future[T], timeout: float) -> T:
         await asyncio.wait({ours}, timeout=timeout)
         if not ours.done():
             raise asyncio.TimeoutError
+        error = ours.exception()
+        if error is not None:
+            # A copy: with what is raised goes its traceback, and with that the caller's whole
+            # manager would stay for as long as the launch is on record.
+            raise copy.copy(error)
         return ours.result()
     finally:
         ours.cancel()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import weakref
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-from ..launching.ports import Hold
+from ..launching.ports import Hold, give_back
 from ..runtime import PORT_NAMES
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class HoldsPorts(LocalProvisioner):
         super().__init__(**kwargs)
         self._hold = Hold()
         self._can_bind_held = False
+        self._promise: weakref.finalize[Any, Any] | None = None
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """As the class above it; what it holds already is released when that fails."""
@@ -39,11 +41,25 @@ class HoldsPorts(LocalProvisioner):
         except BaseException:
             self._hold.release()
             raise
+        finally:
+            self._note_promise()
+
+    def _note_promise(self) -> None:
+        # Nobody cleans up after a start that has failed: five ports would be promised for as
+        # long as this process lives, and jupyter_client seeks for ever when all of them are.
+        # They end with this object, since the start might be tried again with the same ports.
+        if self.ports_cached and self._promise is None:
+            taken = {name: getattr(self.parent, name) for name in PORT_NAMES}
+            self._promise = weakref.finalize(self, give_back, taken)
+            self._promise.atexit = False
 
     async def cleanup(self, restart: bool = False) -> None:
         """The kernel has ended. Its ports go to the next one if it is restarted."""
         if not restart:
             self._hold.release()
+            if self._promise is not None:
+                self._promise.detach()
+                self._promise = None
         await super().cleanup(restart)
         if restart:
             self._hold_again()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -18,10 +19,12 @@ import time
 from collections.abc import Awaitable
 from typing import Any
 
+from jupyter_client.connect import LocalPortCache
 from jupyter_server.serverapp import ServerApp
 from tornado.web import HTTPError
 
 from jupyter_ownedkernels import doctor, ownership
+from jupyter_ownedkernels.manager import OwnedServerKernelManager
 from jupyter_ownedkernels.runtime import procfs
 
 
@@ -278,6 +281,25 @@ async def culled(app: ServerApp) -> dict[str, Any]:
     await kernels.cull_kernels()
     exit_ = ownership.current().kernel(kernel_id).last_exit
     return {"listed": kernel_id in kernels, "cause": exit_.cause if exit_ else None}
+
+
+async def failing(app: ServerApp, *names: str) -> list[list[int]]:
+    """Starts that fail; the ports that are still promised after each, and the managers kept."""
+    promised = LocalPortCache.instance().currently_used_ports
+    left = []
+    for name in names:
+        try:
+            await app.kernel_manager.start_kernel(kernel_name=name)
+        except OSError:
+            pass
+        else:
+            raise AssertionError(f"{name} has started")
+        # What is done in a next turn of the loop may hold the error.
+        await asyncio.sleep(0.1)
+        gc.collect()
+        managers = [one for one in gc.get_objects() if type(one) is OwnedServerKernelManager]
+        left.append([len(promised), len(managers)])
+    return left
 
 
 async def adjustment(app: ServerApp) -> list[int]:
