@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import resource
 import socket
 import subprocess
 import sys
@@ -109,6 +111,18 @@ def test_none_where_held_ports_cannot_be_bound(hold: Hold, monkeypatch: pytest.M
     hold.keep("127.0.0.1", taken.values())
     assert hold._sockets == {}
     assert bind(taken["shell_port"], shared=False) is None
+
+
+def test_a_moment_without_descriptors_says_nothing_of_the_system() -> None:
+    ports._looked_up.cache_clear()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull) as last:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno() + 1, hard))
+        try:
+            assert not ports._can_be_bound_by_others()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert ports._can_be_bound_by_others()
 
 
 def test_an_address_that_is_not_here(hold: Hold, promised: set[int]) -> None:

@@ -138,14 +138,23 @@ def _bound(address: str, port: int = 0) -> socket.socket:
     return made
 
 
-@functools.cache
 def _can_be_bound_by_others() -> bool:
     """Whether held ports mean here what they mean on Linux: some sandboxes only resemble it."""
     try:
-        with _bound(_ADDRESS) as holder, _bound(_ADDRESS, holder.getsockname()[1]) as kernel:
-            kernel.listen()
+        return _looked_up()
     except OSError:
-        return False
+        return False  # No descriptor is left, say: nothing is known, and that is not kept.
+
+
+@functools.cache
+def _looked_up() -> bool:
+    with _bound(_ADDRESS) as holder, socket.socket() as kernel:
+        kernel.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            kernel.bind(holder.getsockname())
+            kernel.listen()
+        except OSError:
+            return False
     return True
 
 
