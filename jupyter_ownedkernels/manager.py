@@ -251,6 +251,18 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         finally:
             self._culling.discard(kernel_id)
 
+    def remove_kernel(self, kernel_id: str) -> Any:
+        """Called when a kernel has ended. What a WebSocket has left to be buffered goes too.
+
+        One that is closed while its kernel ends, as by a tab that ends its kernel, leaves its
+        channels to a buffer that nobody would look at again: four sockets each time.
+        """
+        buffered = self._kernel_buffers.pop(kernel_id, None)
+        for stream in buffered["channels"].values() if buffered else ():
+            if not stream.closed():
+                stream.close()
+        return super().remove_kernel(kernel_id)
+
     # -- after a crash -----------------------------------------------------------------
 
     def _handle_kernel_died(self, kernel_id: str) -> None:

@@ -103,7 +103,7 @@ class OwnedProvisioner(HoldsPorts):
             # and what it is given to has the ports.
             await self.wait()
         self._hold_ports(cmd)
-        kernel = await asyncio.to_thread(self._begin)
+        kernel = await self._begun()
         self._start_up, self._ready_told = StartUp(), False
         again = 1
         try:
@@ -121,7 +121,7 @@ class OwnedProvisioner(HoldsPorts):
                     self.ownership.ended(kernel, Exited(None), ())
                     if not isinstance(error, SpawnerUnavailable):
                         cmd, scrubbed = await self._start_afresh(kwargs)
-                    kernel = await asyncio.to_thread(self._begin)
+                    kernel = await self._begun()
             if reason is not None:
                 self._launch_stock(kernel, cmd, dict(scrubbed, independent=independent), reason)
         except BaseException:
@@ -143,6 +143,20 @@ class OwnedProvisioner(HoldsPorts):
             process.kill()
             raise
         return self.connection_info
+
+    async def _begun(self) -> OwnedKernel:
+        """The launch, put on record in a thread; that of a caller who is cancelled is ended."""
+        making = asyncio.ensure_future(asyncio.to_thread(self._begin))
+        try:
+            return await asyncio.shield(making)
+        except BaseException:
+            self._release_ports(has_ended=True)
+            making.add_done_callback(self._end_begun)
+            raise
+
+    def _end_begun(self, making: asyncio.Future[OwnedKernel]) -> None:
+        if not making.cancelled() and making.exception() is None:
+            self.ownership.ended(making.result(), Exited(None), ())
 
     def _begin(self) -> OwnedKernel:
         self._kernel = self.ownership.begin(

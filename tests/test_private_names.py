@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traitlets import TraitType
 
 import jupyter_ownedkernels
 
@@ -67,6 +68,10 @@ def number(found: Any) -> bool:
     return isinstance(found, (int, float))
 
 
+def trait(found: Any) -> bool:
+    return isinstance(found, TraitType)
+
+
 def nothing_yet(found: Any) -> bool:
     return found is None
 
@@ -79,6 +84,7 @@ def open_or_not(found: Any) -> bool:
 MANAGER = "jupyter_client.manager:KernelManager"
 RESTARTER = "jupyter_client.ioloop.restarter:AsyncIOLoopKernelRestarter"
 KERNELS = "jupyter_server.services.kernels.kernelmanager:AsyncMappingKernelManager"
+CHANNELS = "jupyter_server.services.kernels.connection.channels:ZMQChannelsWebsocketConnection"
 APPLICATION = "ipykernel.kernelapp:IPKernelApp"
 
 # A module, then a way from there to the name; ``()`` makes an instance.
@@ -100,10 +106,12 @@ RELIED_ON: dict[str, Any] = {
     f"{KERNELS}._check_kernel_id": function,
     f"{KERNELS}._finish_kernel_start": Coroutine(),
     f"{KERNELS}._handle_kernel_died": function,
+    f"{KERNELS}()._kernel_buffers": mapping,
     f"{KERNELS}()._kernel_connections": mapping,
     f"{KERNELS}()._kernel_ports": mapping,
     f"{KERNELS}()._kernels": mapping,
     f"{KERNELS}()._pending_kernels": mapping,
+    f"{CHANNELS}._close_future": trait,
     "jupyter_client.provisioning.local_provisioner:LocalProvisioner._scrub_kwargs": function,
     "jupyter_server.base.handlers:APIHandler._track_activity": flag,
     "traitlets:HasTraits()._get_trait_default_generator": function,

@@ -52,7 +52,7 @@ class PromptWebsocketConnection(ZMQChannelsWebsocketConnection):
         """Called by :meth:`connect`. Done when output of the kernel is sure to arrive here."""
         provisioner = getattr(self.kernel_manager, "provisioner", None)
         if self._subscribes and getattr(provisioner, "welcomes", False):
-            return asyncio.ensure_future(self._until_welcome())
+            return asyncio.ensure_future(self._until_welcome(self.channels["iopub"]))
         return super().nudge()
 
     def handle_outgoing_message(self, stream: Any, outgoing_msg: list[Any]) -> None:
@@ -60,22 +60,24 @@ class PromptWebsocketConnection(ZMQChannelsWebsocketConnection):
         if not is_welcome(outgoing_msg):
             super().handle_outgoing_message(stream, outgoing_msg)
 
-    async def _until_welcome(self) -> None:
-        iopub: Any = self.channels["iopub"]
+    async def _until_welcome(self, iopub: Any) -> None:
+        if self._close_future.done():  # before this has begun
+            return
         welcome = asyncio.get_running_loop().create_future()
 
-        def heard(_: object) -> None:
-            iopub.stop_on_recv()
+        def heard(stream: Any, parts: list[Any]) -> None:
             if not welcome.done():
                 welcome.set_result(None)
+            # Of a kernel that runs a cell for somebody else this may be the last "idle".
+            self.handle_outgoing_message(stream, parts)
 
         topic = _TOPIC + uuid.uuid4().hex.encode()
-        iopub.on_recv(heard)
+        iopub.on_recv_stream(heard)
         iopub.socket.subscribe(topic)
         await asyncio.wait({welcome}, timeout=_WELCOME_TIMEOUT)
-        if iopub.closed():  # and the WebSocket, in the meantime
+        # And the WebSocket, in the meantime. What is heard then goes to a buffer.
+        if iopub.closed() or self._close_future.done():
             return
-        iopub.stop_on_recv()
         iopub.socket.unsubscribe(topic)
         # The answer to the first request for kernel info was also the kernel's first output.
         # If the server itself has not heard it, somebody must make the kernel speak again.

@@ -1,0 +1,107 @@
+"""Starts and WebSockets that end before they have quite begun: nothing of them is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from jupyter_server.serverapp import ServerApp
+from support.cells import Cells
+
+from jupyter_ownedkernels import ownership
+from jupyter_ownedkernels.prompt.websocket import PromptWebsocketConnection
+
+Connect = Callable[[str], Awaitable[Cells]]
+Fork = Callable[[], Awaitable[str]]
+
+# In the kernel: say something just before each WebSocket is welcomed.
+SPEAK = """
+kernel = get_ipython().kernel
+thread = kernel.iopub_thread
+welcome = thread._send_welcome_message
+def speaking(topic):
+    if topic:
+        content = {"name": "stdout", "text": "just before"}
+        kernel.session.send(thread.socket, "stream", content, ident=b"stream")
+    welcome(topic)
+thread._send_welcome_message = speaking
+"""
+
+
+async def test_a_websocket_that_closes_while_its_kernel_ends(
+    jp_serverapp: ServerApp, connect: Connect, fork: Fork
+) -> None:
+    """A tab that ends its kernel does both at once."""
+    manager: Any = jp_serverapp.kernel_manager
+    kernel_id = await fork()
+    cells = await connect(kernel_id)
+    await cells.run("pass")
+    (connection,) = PromptWebsocketConnection._open_sockets
+    streams = list(connection.channels.values())
+    cells.socket.close()
+    await manager.shutdown_kernel(kernel_id)
+    while not connection._close_future.done():
+        await asyncio.sleep(0.01)
+    assert not manager._kernel_buffers
+    assert [stream.closed() for stream in streams] == [True] * 4
+
+
+async def test_what_is_heard_before_the_welcome_is_passed_on(connect: Connect, fork: Fork) -> None:
+    """It may be the last word of a cell that somebody else runs."""
+    forked = await fork()
+    first = await connect(forked)
+    await first.run(SPEAK)
+    second = await connect(forked)
+    heard = json.loads(await asyncio.wait_for(second.socket.read_message(), 30))
+    assert heard["content"].get("text") == "just before"
+
+
+async def test_a_websocket_that_is_closed_at_once(
+    connect: Connect, fork: Fork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forked = await fork()
+    await connect(forked)
+    connected: list[Any] = []
+    connect_as_before = PromptWebsocketConnection.connect
+
+    def connect_and_close(self: Any) -> Any:
+        connected.append(connect_as_before(self))
+        self.disconnect()
+        return connected[-1]
+
+    monkeypatch.setattr(PromptWebsocketConnection, "connect", connect_and_close)
+    await connect(forked)
+    assert await asyncio.wait_for(connected[0], 30) is None
+
+
+async def test_a_start_that_is_cancelled_while_it_is_put_on_record(
+    jp_serverapp: ServerApp, fork: Fork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager: Any = jp_serverapp.kernel_manager
+    await fork()
+    owned = ownership.current()
+    reached, go_on = threading.Event(), threading.Event()
+    begin = owned.begin
+
+    def slow(**of_launch: Any) -> Any:
+        reached.set()
+        go_on.wait(30)
+        return begin(**of_launch)
+
+    monkeypatch.setattr(owned, "begin", slow)
+    kernel = manager.kernel_manager_factory(parent=manager, kernel_name="python3")
+    start = asyncio.ensure_future(kernel.start_kernel(kernel_id="k-5-6-7-8"))
+    await asyncio.to_thread(reached.wait, 30)
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    assert kernel.provisioner._hold._sockets == {}
+    go_on.set()
+    while not any(one.record.kernel_id == "k-5-6-7-8" for one in owned.kernels()):
+        await asyncio.sleep(0.01)
+    while owned.kernel("k-5-6-7-8").state.value != "ended":
+        await asyncio.sleep(0.01)
