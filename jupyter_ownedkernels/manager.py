@@ -130,6 +130,17 @@ class OwnedKernelManager(AsyncMappingKernelManager):
             found[0].introduced.clear()
         return found
 
+    async def _async_start_kernel(self, **kwargs: Any) -> str:
+        try:
+            return await super()._async_start_kernel(**kwargs)
+        except asyncio.CancelledError:
+            # Before its task had run for the first time: then nothing else takes it out.
+            for kernel_id in [i for i, task in self._pending_kernels.items() if task.cancelled()]:
+                del self._pending_kernels[kernel_id]
+            raise
+
+    start_kernel = _async_start_kernel  # type: ignore[assignment]
+
     async def _add_kernel_when_ready(
         self, kernel_id: str, km: Any, kernel_awaitable: Awaitable[Any]
     ) -> None:

@@ -125,10 +125,13 @@ RELIED_ON: dict[str, Any] = {
     "argparse:ArgumentParser()._actions": sequence,
     "argparse:ArgumentParser().add_subparsers()._choices_actions": sequence,
     "asyncio:_get_running_loop": function,
+    "json:__spec__._initializing": flag,
+    "logging:_handlerList": sequence,
     "logging:_startTime": number,
     "re:_compiler.compile": function,
     "runpy:_run_module_as_main": function,
     "sys:_getframe": function,
+    "threading:main_thread()._set_native_id": function,
 }
 
 # What exists only on instances that are not easily had: the source that sets it.

@@ -55,12 +55,15 @@ class Standby:
         self.shape = tuple(launch.request.argv)
         self.environment = _significant(launch.request.env)
         self.reserved_at: float | None = None
+        self.expiry: threading.Timer | None = None
 
     @property
     def alive(self) -> bool:
         return not self.launch.exited.done()
 
     def end(self) -> None:
+        if self.expiry is not None:
+            self.expiry.cancel()
         self.channel.close()
         self.launch.close()
         if self.reserved_at is None:
@@ -157,7 +160,7 @@ class StandbyKernels:
             one
             for one in self._ready
             if not one.alive
-            or (one.reserved_at is not None and one.reserved_at < now - _RESERVATION)
+            or (one.reserved_at is not None and one.reserved_at <= now - _RESERVATION)
         ]
         ending += idle[: max(len(idle) - count, 0)]
         self._ready = [one for one in self._ready if one not in ending]
@@ -224,6 +227,7 @@ class StandbyKernels:
                 fits = fits and one.launch.request.inherited in (None, passed_on)
                 if fits and one.reserved_at is None and one.alive:
                     one.reserved_at = time.monotonic()
+                    one.expiry = self._expire_later()
                     break
             else:
                 return None
@@ -232,6 +236,19 @@ class StandbyKernels:
         with contextlib.suppress(OSError, wire.Closed):
             wire.send(one.channel, {"op": "reserved"})
         return dict(one.ports)
+
+    def _expire_later(self) -> threading.Timer:
+        """A start that is cancelled or fails before its launch comes for nothing."""
+        timer = threading.Timer(_RESERVATION, self._expire)
+        timer.name, timer.daemon = "ownedkernels-standby", True
+        timer.start()
+        return timer
+
+    def _expire(self) -> None:
+        with self._lock:
+            ending = self._surplus_locked(self.count)
+        for one in ending:
+            one.end()
 
     def claim(self, request: LaunchRequest, stdio: Sequence[int]) -> Launch | None:
         """Make a reserved one the kernel that is asked for; None when none was reserved.
@@ -262,6 +279,8 @@ class StandbyKernels:
             for one in self._ready:
                 if one.reserved_at is not None and wanted and wanted <= set(one.ports.values()):
                     self._ready.remove(one)
+                    if one.expiry is not None:
+                        one.expiry.cancel()
                     return one
         return None
 

@@ -105,3 +105,18 @@ async def test_a_start_that_is_cancelled_while_it_is_put_on_record(
         await asyncio.sleep(0.01)
     while owned.kernel("k-5-6-7-8").state.value != "ended":
         await asyncio.sleep(0.01)
+
+
+async def test_a_start_that_is_cancelled_before_it_begins_is_not_awaited(
+    jp_serverapp: ServerApp,
+) -> None:
+    """A server that stops would take the kernel for one that is still starting."""
+    manager: Any = jp_serverapp.kernel_manager
+    start = asyncio.ensure_future(manager.start_kernel(kernel_name="python3"))
+    while not manager._pending_kernels:
+        await asyncio.sleep(0)
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    assert not manager._pending_kernels
+    assert not manager
