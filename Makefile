@@ -45,9 +45,12 @@ lint: dev ## ruff, mypy, eslint, prettier, stylelint
 	mypy
 	cd labextension && jlpm lint:check
 
+# Most tests wait for processes, so two at a time take half as long. What fails beside another is
+# run once more by itself: a defect fails again, and the first output is there to be read.
 .PHONY: pytest
 pytest: dev ## Python tests
-	python -m pytest $(PYTEST_ARGS)
+	python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS) || \
+	python -m pytest --last-failed --last-failed-no-failures none $(PYTEST_ARGS)
 
 .PHONY: jest
 jest: $(STAMPS)/node ## unit tests of the JupyterLab extension
