@@ -40,13 +40,7 @@ def kennel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kennel]:
     """Replaces the one of each test: all of these share a template."""
     folder = tmp_path_factory.mktemp("kennel")
     made = Kennel(folder, preload=["user", "talker"], standby=1)
-    for name, source in PACKAGES.items():
-        path = folder / "packages" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(source)
-    made.environment["PYTHONPATH"] = str(folder / "packages")
-    made.cwd = folder / "work"
-    made.cwd.mkdir()
+    made.packages(PACKAGES)
     (made.cwd / "of_the_folder.py").write_text("def double(x):\n    return 2 * x\n")
     entry = made.warm_up()
     assert (entry["state"], entry["reason"]) == ("ready", None)

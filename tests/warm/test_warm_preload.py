@@ -24,13 +24,7 @@ PACKAGE = {
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Kennel]:
     kennel = Kennel(tmp_path, preload=["shop", "shop.later", "unrelated"], standby=1)
-    for name, source in PACKAGE.items():
-        path = tmp_path / "packages" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(source)
-    kennel.environment["PYTHONPATH"] = str(tmp_path / "packages")
-    kennel.cwd = tmp_path / "work"
-    kennel.cwd.mkdir()
+    kennel.packages(PACKAGE)
     entry = kennel.warm_up()
     assert (entry["state"], entry["reason"]) == ("ready", None)
     assert entry["preload"] == ["shop", "shop.later", "unrelated"]

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,16 @@ class Kennel:
             "ports": readiness.ports_of(info),
         }
         return LaunchRequest(**{**values, **changes})
+
+    def packages(self, sources: Mapping[str, str]) -> None:
+        """Modules that its kernels can import, by the path of each; they work in another folder."""
+        for name, source in sources.items():
+            path = self.folder / "packages" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(source)
+        self.environment["PYTHONPATH"] = str(self.folder / "packages")
+        self.cwd = self.folder / "work"
+        self.cwd.mkdir()
 
     def warm_up(self) -> dict[str, Any]:
         """Wait until the template for :attr:`argv` is ready, or is known not to be."""

@@ -3,41 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import rest_contract
-from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_server.serverapp import ServerApp
 from pytest_jupyter.jupyter_core import *  # noqa: F403
 from pytest_jupyter.jupyter_server import *  # noqa: F403
+from support.inside import EXTENSIONS, fresh
 from tornado.httpclient import HTTPResponse
 from traitlets.config import Config
 
-from jupyter_ownedkernels import ownership
+__all__ = ["fresh"]
 
 
 @pytest.fixture
 def jp_server_config() -> Config:
-    return Config(
-        {
-            "ServerApp": {
-                "jpserver_extensions": {
-                    "jupyter_ownedkernels": True,
-                    "jupyter_server_terminals": False,
-                }
-            }
-        }
-    )
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    """Of what there is one per process, each test has its own."""
-    yield
-    ownership.close_current()
-    KernelProvisionerFactory.clear_instance()
+    return Config({"ServerApp": {"jpserver_extensions": EXTENSIONS}})
 
 
 @pytest.fixture

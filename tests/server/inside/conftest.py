@@ -7,30 +7,23 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_server.serverapp import ServerApp
 from pytest_jupyter.jupyter_core import *  # noqa: F403
 from pytest_jupyter.jupyter_server import *  # noqa: F403
 from support.cells import Cells
+from support.inside import EXTENSIONS, fresh
 from traitlets.config import Config
 
 from jupyter_ownedkernels import ownership
 
+__all__ = ["fresh"]
+
 
 @pytest.fixture
 def jp_server_config() -> Config:
-    extensions = {"jupyter_ownedkernels": True, "jupyter_server_terminals": False}
     return Config(
-        {"ServerApp": {"jpserver_extensions": extensions}, "OwnedKernels": {"standby": 0}}
+        {"ServerApp": {"jpserver_extensions": EXTENSIONS}, "OwnedKernels": {"standby": 0}}
     )
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    """Of what there is one per process, each test has its own."""
-    yield
-    ownership.close_current()
-    KernelProvisionerFactory.clear_instance()
 
 
 @pytest.fixture
