@@ -199,3 +199,23 @@ def test_expressions_of_the_first_cell_are_compiled_in_the_template(tmp_path: Pa
     assert rehearsed
     assert not rehearsed & seen["exec"]
     assert rehearsed <= seen["fork"]
+
+
+# What the template has made is frozen, and not among these objects.
+IMPORTED_IN_THE_CHILD = """
+import gc, sys
+made = {id(thing) for thing in gc.get_objects()}
+imported = {name for name, module in sys.modules.items() if id(module) in made}
+"""
+
+
+def test_the_template_has_every_module_of_a_booted_kernel(tmp_path: Path) -> None:
+    """One that is missing costs each forked kernel time, and memory of its own."""
+    kennel = Kennel(tmp_path)
+    try:
+        kennel.warm_up()
+        kernel = kennel.start("fork")
+        kernel.run(IMPORTED_IN_THE_CHILD)
+        assert kernel.value("imported") - {"gc"} == {"__main__"}
+    finally:
+        kennel.close()

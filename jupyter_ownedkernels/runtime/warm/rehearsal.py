@@ -12,6 +12,7 @@ tokenizer and of IPython take 4 ms, half of it before the first cell is run.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -162,6 +163,10 @@ def _boot(template: int, folder: str, writer: int, unload: list[str]) -> None:
 
     import ipykernel.kernelapp
 
+    # A kernel on TCP looks for the addresses of the machine, with psutil. This one is on
+    # Unix sockets, and would need no port for it.
+    with contextlib.suppress(Exception):
+        importlib.import_module("jupyter_client.localinterfaces").localhost()
     application: Any = ipykernel.kernelapp.IPKernelApp
     application.load_config_file = lambda self, *args, **kwargs: None
     start = application.start
