@@ -20,7 +20,7 @@ from typing import Any, Callable
 from .. import lineage, wire
 from ..child import Unwind
 from ..spawner import Spawner, tell
-from . import gate
+from . import gate, pages
 from .template import Template
 
 # Says that the launch was refused before anything was forked: see wire.py, ``failed``.
@@ -121,6 +121,8 @@ def main(
     if reason is not None:
         return None
     gc.collect()
+    pages.lay_paths_side_by_side()
+    pages.fill_holes()
     gc.freeze()
     gc.disable()
     try:
