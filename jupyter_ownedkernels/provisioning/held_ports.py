@@ -65,10 +65,12 @@ class HoldsPorts(LocalProvisioner):
             self._hold_again()
 
     def _choose_ports(self) -> bool:
-        """Give the manager five ports and hold them; False where that is not our choice."""
+        """Give the manager five ports and hold them; False where that is not our choice.
+
+        Those that it has are of a kernel before: LocalProvisioner would replace them as well.
+        """
         manager: Any = self.parent
-        has_some = any(getattr(manager, name) for name in PORT_NAMES)
-        if manager.transport != "tcp" or not manager.cache_ports or has_some:
+        if manager.transport != "tcp" or not manager.cache_ports:
             return False
         try:
             taken = self._hold.take(manager.ip or _LOCALHOST)

@@ -158,9 +158,23 @@ def test_they_are_released_when_they_are_bound(workspace: Workspace, owner: Owne
     assert owner.run("result = held('late')") == []
 
 
+WRITTEN = """
+from jupyter_client.connect import ConnectionFileMixin
+
+written, write = [], ConnectionFileMixin.write_connection_file
+
+def write_connection_file(self, **kwargs):
+    write(self, **kwargs)
+    written.append(len(held("again")) if managers.get("again") is self else None)
+
+ConnectionFileMixin.write_connection_file = write_connection_file
+"""
+
+
 def test_new_ones_are_held_when_a_launch_is_made_again(workspace: Workspace, owner: Owner) -> None:
+    """From their choice, as the first: jupyter_client would let go of them, and name any."""
     owner.set(launch_timeout=0.3, ready_timeout=0.0)
-    owner.run(HELD)
+    owner.run(HELD + WRITTEN)
     owner.start("before", workspace.mini("before"))
     never = workspace.mini_argv("again", "idle", "--bind-after", "-1")
     spec = workspace.spec("again", [*LIKE_IPYKERNEL, *never])
@@ -171,6 +185,7 @@ def test_new_ones_are_held_when_a_launch_is_made_again(workspace: Workspace, own
     finally:
         owner.run("os.kill(pid, 18)", pid=spawner.pid)
     assert len(owner.run("result = held('again')")) == 5
+    assert owner.run("result = written") == [None, 5, 5]
     owner.shut_down("again", now=True)
 
 
