@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_client.ioloop.restarter import AsyncIOLoopKernelRestarter
 
 from .errors import Superseded
+from .provisioning.held_ports import HoldsPorts
 from .provisioning.owned_process import OwnedProcess
 
 if TYPE_CHECKING:
@@ -45,7 +46,16 @@ class OwnedKernelRestarter(AsyncIOLoopKernelRestarter):
             self.log.debug("The event loop is closed: no restart")
 
     def _plan(self, future: Future[Exited]) -> None:
+        if not self._is_due(future):
+            return
+        provisioner = self.kernel_manager.provisioner
+        if isinstance(provisioner, HoldsPorts):
+            provisioner.hold_until_restart()
         self.loop.call_later(self._pause(), self._act_on, future)
+
+    def _is_due(self, future: Future[Exited]) -> bool:
+        """Whether the kernel has not been started again by now, and nobody has stopped this."""
+        return future is self._watched and self._pcallback is not None
 
     def _pause(self) -> float:
         """Seconds until the restart; none before the first, nor when there will be none."""
@@ -54,7 +64,7 @@ class OwnedKernelRestarter(AsyncIOLoopKernelRestarter):
         return float(min(_FIRST_PAUSE * 2 ** (self._restart_count - 1), _LONGEST_PAUSE))
 
     async def _act_on(self, future: Future[Exited]) -> None:
-        if future is self._watched and self._pcallback is not None:
+        if self._is_due(future):
             await self.poll()
 
     async def poll(self) -> None:  # type: ignore[override]

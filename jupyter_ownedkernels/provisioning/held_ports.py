@@ -32,6 +32,7 @@ class HoldsPorts(LocalProvisioner):
         super().__init__(**kwargs)
         self._hold = Hold()
         self._can_bind_held = False
+        self._goes_on = False
         self._promise: weakref.finalize[Any, Any] | None = None
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
@@ -53,8 +54,18 @@ class HoldsPorts(LocalProvisioner):
             self._promise = weakref.finalize(self, give_back, taken)
             self._promise.atexit = False
 
+    def hold_until_restart(self) -> None:
+        """The kernel has ended, and a restart or a :meth:`cleanup` is certain to come.
+
+        Both may take a while: what the kernel had started ends first, and a kernel that dies
+        again and again gets a pause.
+        """
+        self._goes_on = True
+        self._hold_again()
+
     async def cleanup(self, restart: bool = False) -> None:
         """The kernel has ended. Its ports go to the next one if it is restarted."""
+        self._goes_on = False
         if not restart:
             self._hold.release()
             if self._promise is not None:
@@ -82,6 +93,7 @@ class HoldsPorts(LocalProvisioner):
 
     def _hold_ports(self, cmd: Sequence[str]) -> None:
         """The kernel with this command is about to be launched; the one before it is gone."""
+        self._goes_on = False
         self._can_bind_held = _ON_LIBZMQ.search(" ".join(cmd)) is not None
         if self._can_bind_held:
             self._hold_again()
@@ -98,8 +110,8 @@ class HoldsPorts(LocalProvisioner):
         self._hold.keep(str(info.get("ip")), [int(info[name]) for name in names])
 
     def _release_ports(self, has_ended: bool) -> None:
-        """Those that the kernel has bound by now; all of them when it has ended."""
-        if has_ended:
-            self._hold.release()
-        else:
+        """Those that the kernel has bound by now; all when it has ended for good."""
+        if not has_ended:
             self._hold.release_bound()
+        elif not self._goes_on:
+            self._hold.release()

@@ -57,16 +57,31 @@ def test_out_of_memory_is_said(play: Play, workspace: Workspace) -> None:
     assert found["reason"] == found["exit"]["summary"]
 
 
-def test_a_kernel_that_only_dies_keeps_its_reason(play: Play, workspace: Workspace) -> None:
-    workspace.spec("dies", ["sh", "-c", "exit 41", "{connection_file}"])
-    found = play("gives_up")
+@pytest.mark.parametrize(
+    ("options", "pauses"),
+    [
+        ("", [0.0, 0.25, 0.5, 1.0, 2.0, 0.0]),
+        ("--KernelRestarter.restart_limit=2", [0.0, 0.25, 0.0]),
+    ],
+)
+def test_a_kernel_that_only_dies_keeps_its_reason(
+    play: Play, workspace: Workspace, options: str, pauses: list[float]
+) -> None:
+    """And its ports, as long as it is restarted, after a longer and longer pause."""
+    workspace.spec("dies", ["sh", "-c", "exit 41", "-m ipykernel", "{connection_file}"])
+    found = play("gives_up", TEST_SERVER_OPTIONS=options)
+    assert found["pauses"] == [[pause, 5] for pause in pauses]
+    assert found["held"] == 0
+    assert [line.partition(" (")[2] for line in found["log"]] == [
+        "dies): exited with code 41" for _ in pauses
+    ]
     assert found["exit"]["code"] == 41
     assert found["exit"]["summary"] == "exited with code 41"
     assert found["state"] == "ended"
-    assert found["generation"] == 6  # the first start and five restarts
+    assert found["generation"] == len(pauses)  # the first start and the restarts
     assert found["listed"]
     assert found["fds"][1] <= found["fds"][0]
-    assert found["later"] == ["running", 7]
+    assert found["later"] == ["running", len(pauses) + 1]
     assert found["later_exit"]["code"] == 41
 
 

@@ -14,9 +14,10 @@ import logging
 import os
 import random
 import signal
+import socket
 import sys
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from typing import Any
 
 from jupyter_client.connect import LocalPortCache
@@ -25,6 +26,7 @@ from tornado.web import HTTPError
 
 from jupyter_ownedkernels import doctor, ownership
 from jupyter_ownedkernels.manager import OwnedServerKernelManager
+from jupyter_ownedkernels.restarter import OwnedKernelRestarter
 from jupyter_ownedkernels.runtime import procfs
 
 
@@ -181,13 +183,32 @@ async def crossing(app: ServerApp, seed: str, rounds: str, together: str) -> dic
     }
 
 
-async def crashes(app: ServerApp, *cells: str) -> list[dict[str, Any]]:
-    """Run each cell, which ends its kernel; what is known of the end, and how soon."""
-    answers = []
+def heard(app: ServerApp) -> list[str]:
+    """The lines of the server's log from now on."""
     lines: list[str] = []
     listener = logging.Handler()
     listener.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
     app.log.addHandler(listener)
+    return lines
+
+
+def held(ports: Collection[int]) -> int:
+    """At how many of these ports a socket of this process is bound."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as one:
+                if one.family == socket.AF_INET:
+                    found.add(one.getsockname()[1])
+    return len(found.intersection(ports))
+
+
+async def crashes(app: ServerApp, *cells: str) -> list[dict[str, Any]]:
+    """Run each cell, which ends its kernel; what is known of the end, and how soon."""
+    answers = []
+    lines = heard(app)
     for cell in cells:
         name = os.environ.get("TEST_KERNEL", "python3")
         kernel_id = await app.kernel_manager.start_kernel(kernel_name=name)
@@ -229,7 +250,21 @@ async def gives_up(app: ServerApp) -> dict[str, Any]:
     await kernels.shutdown_kernel(await kernels.start_kernel())
     await settled()
     before = open_fds()
+    pauses: list[list[float]] = []
+    lines = heard(app)
+
+    class Watched(OwnedKernelRestarter):
+        def _pause(self) -> float:
+            pauses.append([super()._pause()])
+            return pauses[-1][0]
+
+        async def _act_on(self, future: Any) -> None:
+            pauses[-1].append(held(self.kernel_manager.ports))
+            await super()._act_on(future)
+
+    OwnedServerKernelManager.restarter_class.default_value = Watched
     kernel_id = await kernels.start_kernel(kernel_name="dies")
+    ports = kernels.get_kernel(kernel_id).ports
     deadline = time.monotonic() + 60
     while kernel_id in kernels and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
@@ -237,6 +272,7 @@ async def gives_up(app: ServerApp) -> dict[str, Any]:
     while open_fds() > before and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
     after = open_fds()
+    held_after = held(ports)
     again = await kernels.start_kernel(kernel_id=kernel_id)
     later = ownership.current().kernel(kernel_id)
     answer = {
@@ -245,6 +281,9 @@ async def gives_up(app: ServerApp) -> dict[str, Any]:
         "exit": owned.last_exit.to_json() if owned.last_exit else None,
         "state": owned.state.value,
         "generation": owned.record.generation,
+        "pauses": pauses,
+        "held": held_after,
+        "log": [line for line in lines if line.startswith(f"Kernel {kernel_id} (")],
         "later": [later.state.value, later.record.generation],
         "later_exit": later.last_exit.to_json() if later.last_exit else None,
     }
