@@ -121,6 +121,8 @@ def test_nor_those_of_a_kernel_on_standby(workspace: Workspace) -> None:
         owner.start("first", workspace.python("first"))
         owner.wait_until_warm()
         owner.run(ROBBED, thief=THIEF)
+        # Its boot alone: on a slow machine the start before it would still have all ports.
+        owner.run("OwnedProvisioner.pre_launch, OwnedProvisioner.launch_kernel = honest[:2]")
         owner.start("second", workspace.python("first"))
         owner.wait_until_warm(standby=1)
         waiting = "result = list(ownership.current().warm.standby._ready[0].ports.values())"
