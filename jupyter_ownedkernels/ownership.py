@@ -228,6 +228,8 @@ class Ownership:
             if kernel.state is State.ENDED:
                 if kernel.removes_file and kernel.record.connection_file:
                     files.remove(kernel.record.connection_file)
+                if kernel.launch is not None:
+                    kernel.launch.finish()
             elif kernel.launch is not None:
                 # The keeper is not done. Without its lease it does all the rest itself.
                 kernel.launch.close()

@@ -15,8 +15,7 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from . import identity, ownership
-from .config import OwnedKernels
+from . import identity
 from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable, WarmLost
 from .launching.launch import Exited, LaunchRequest, LeaseLost, settled
 from .launching.readiness import StartUp, is_ready, ports_of
@@ -25,7 +24,7 @@ from .launching.stdio import Stdio
 from .marks import LAUNCH_MARKER
 from .provisioning import options, standby
 from .provisioning.forked import mends_loop
-from .provisioning.held_ports import HoldsPorts
+from .provisioning.on_record import OnRecord
 from .provisioning.owned_process import LoadedProcess, OwnedProcess, StockProcess
 from .provisioning.submission import Submission
 from .runtime import inherited, retire
@@ -35,9 +34,7 @@ if TYPE_CHECKING:
 
     from jupyter_client.connect import KernelConnectionInfo
 
-    from .models import Cause
     from .owned_kernel import OwnedKernel
-    from .ownership import Ownership
 
 # Beyond the bound of retiring itself: the way of the report from the keeper to here.
 _REPORT_MARGIN = 2.0
@@ -47,7 +44,7 @@ _SIGNAL_ANSWER_TIMEOUT = 2.0
 Handle: TypeAlias = OwnedProcess | StockProcess | LoadedProcess
 
 
-class OwnedProvisioner(HoldsPorts):
+class OwnedProvisioner(OnRecord):
     """A ``LocalProvisioner`` whose kernels cannot outlive the process that asked for them.
 
     Entry point ``owned-provisioner``. The object lives as long as its kernel manager and
@@ -56,16 +53,10 @@ class OwnedProvisioner(HoldsPorts):
 
     # Popen's shape, but not its class.
     process: Handle | subprocess.Popen[Any] | None = None  # type: ignore[assignment]
-    _kernel: OwnedKernel | None = None
     _asked: Mapping[str, Any] | None = None
     """The options of the launch as they came, without what ``pre_launch`` makes of them."""
     _start_up = StartUp()
     _ready_told = False
-
-    @property
-    def ownership(self) -> Ownership:
-        """The ownership of this process, made with this provisioner's configuration."""
-        return ownership.current(lambda: OwnedKernels(parent=self).settings())
 
     @property
     def welcomes(self) -> bool:
@@ -141,36 +132,9 @@ class OwnedProvisioner(HoldsPorts):
             self._release_ports(has_ended=True)
             self._wish("shutdown")
             process.kill()
+            self._let_keeper_go()
             raise
         return self.connection_info
-
-    async def _begun(self) -> OwnedKernel:
-        """The launch, put on record in a thread; that of a caller who is cancelled is ended."""
-        making = asyncio.ensure_future(asyncio.to_thread(self._begin))
-        try:
-            return await asyncio.shield(making)
-        except BaseException:
-            self._release_ports(has_ended=True)
-            making.add_done_callback(self._end_begun)
-            raise
-
-    def _end_begun(self, making: asyncio.Future[OwnedKernel]) -> None:
-        if not making.cancelled() and making.exception() is None:
-            self.ownership.ended(making.result(), Exited(None), ())
-
-    def _begin(self) -> OwnedKernel:
-        self._kernel = self.ownership.begin(
-            kernel_id=self.kernel_id,
-            kernel_name=getattr(self.parent, "kernel_name", "") or "",
-            connection_file=self._connection_file(),
-            detached=options.detached_policy(self.kernel_spec, self.ownership.settings),
-            removes_file=bool(getattr(self.parent, "_connection_file_written", True)),
-        )
-        return self._kernel
-
-    def _connection_file(self) -> str:
-        path = getattr(self.parent, "connection_file", "") or ""
-        return os.path.realpath(path) if path else ""
 
     async def _launch_owned(
         self, kernel: OwnedKernel, cmd: list[str], kwargs: dict[str, Any]
@@ -214,6 +178,7 @@ class OwnedProvisioner(HoldsPorts):
                 ) from None
             raise
         self.process = OwnedProcess(launch, started, stdio)
+        self._keeper_waits_for_us(launch)
 
     def _launch_stock(
         self, kernel: OwnedKernel, cmd: list[str], kwargs: dict[str, Any], reason: str
@@ -370,23 +335,7 @@ class OwnedProvisioner(HoldsPorts):
                 return
             process.kill_gracefully(self.ownership.settings.terminate_grace)
 
-    def _wish(self, cause: Cause) -> None:
-        self.ownership.wish(self.kernel_id, cause)
-
     # -- persistence -----------------------------------------------------------------
-
-    async def get_provisioner_info(self) -> dict[str, Any]:
-        """Adds the identity of the launched process, so that it can be proven later.
-
-        Holds the connection info with its key (the base class puts it there): to be
-        stored in a private place only.
-        """
-        info: dict[str, Any] = await super().get_provisioner_info()
-        if self._kernel is not None:
-            record = self._kernel.record
-            info["launch_id"] = record.launch_id
-            info["identity"] = record.process.to_json() if record.process else None
-        return info
 
     async def load_provisioner_info(self, provisioner_info: dict[str, Any]) -> None:
         """Take over what another process stored. Its kernel can be polled and signalled.

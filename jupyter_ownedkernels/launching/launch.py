@@ -164,6 +164,10 @@ class Launch:
         """End the launch: SIGTERM, ``grace`` seconds, SIGKILL. A second call hastens."""
         self._say({"op": "retire", "grace": grace})
 
+    def finish(self) -> None:
+        """What is the owner's part after the end is done: the keeper need not wait for it."""
+        self._say({"op": "finish"})
+
     def close(self) -> None:
         """End the lease, whatever state the launch is in. The keeper retires it."""
         with self._lock:

@@ -50,6 +50,7 @@ class Keeper:
         self._memory = oom.Memory(None)
         self._exit: dict[str, Any] | None = None
         self._retirement: Retirement | None = None
+        self._is_finished = False
 
     # -- start -------------------------------------------------------------------
 
@@ -101,15 +102,18 @@ class Keeper:
                 self._reap()
                 if pause is None:
                     break
-            ready = self._wait(poller, pause)
-            if self._wakeup in ready:
-                waiting.drain(self._wakeup)
-                self._reap()
-            if self._owner is not None and self._owner in ready:
-                self._lease_ended()
-            if self._lease is not None and self._lease.fileno() in ready:
-                self._obey()
-        self._report()
+            self._heed(poller, pause)
+        self._report(poller)
+
+    def _heed(self, poller: select.poll, pause: float | None) -> None:
+        ready = self._wait(poller, pause)
+        if self._wakeup in ready:
+            waiting.drain(self._wakeup)
+            self._reap()
+        if self._owner is not None and self._owner in ready:
+            self._lease_ended()
+        if self._lease is not None and self._lease.fileno() in ready:
+            self._obey()
 
     def _wait(self, poller: select.poll, pause: float | None) -> list[int]:
         fds = [self._owner, self._lease.fileno() if self._lease else None]
@@ -187,6 +191,8 @@ class Keeper:
             self._claim(message["request"])
         elif op == "retire":
             self._retire(float(message["grace"]))
+        elif op == "finish":
+            self._is_finished = True
 
     def _claim(self, request: dict[str, Any]) -> None:
         self._request.update(request)
@@ -277,7 +283,7 @@ class Keeper:
         entry = processes.get(kernel.pid)
         return entry is not None and entry.start_ticks == kernel.start_ticks and entry.alive
 
-    def _report(self) -> None:
+    def _report(self, poller: select.poll) -> None:
         assert self._retirement is not None
         survivors = [reports.survivor(left) for left in self._retirement.leftovers]
         known = {entry["pid"] for entry in survivors}
@@ -287,11 +293,19 @@ class Keeper:
                 survivors.append(reports.survivor(left))
         if self._exit is None:
             self._exit = dict(reports.NO_EXIT)
+        file = None
+        if self._request["remove_connection_file"]:
+            file = files.identity_of(self._request["connection_file"])
         if self._lease is not None and not self._owner_is_gone():
             self._tell(dict(self._exit, op="exited"))
             self._tell({"op": "retired", "survivors": survivors})
-            return
-        self._finish_for_owner(survivors)
+            # The owner removes the file, or starts the kernel again with it: soon, or when
+            # somebody asks. Until then there is something left to do, should it die.
+            while file is not None and not self._is_finished and self._lease is not None:
+                self._heed(poller, None)
+            if self._lease is not None:
+                return
+        self._finish_for_owner(survivors, file)
 
     def _owner_died(self) -> bool:
         """False when the owner lives and gave the launch up: the rest is its own affair.
@@ -312,12 +326,14 @@ class Keeper:
         journal = self._request["journal"]
         return bool(journal) and lock.is_abandoned(journal)
 
-    def _finish_for_owner(self, survivors: list[dict[str, Any]]) -> None:
+    def _finish_for_owner(
+        self, survivors: list[dict[str, Any]], file: files.FileIdentity | None
+    ) -> None:
         """What the owner would have done: it is dead, so this process does it."""
         if not self._owner_died():
             return
-        if self._request["remove_connection_file"]:
-            files.remove(self._request["connection_file"])
+        if file is not None:
+            files.remove(self._request["connection_file"], file)
         if self._request["journal"]:
             assert self._exit is not None
             record = reports.ended(self._request["launch_id"], self._exit, survivors)

@@ -190,6 +190,7 @@ class Kennel:
             launch.retire(0.5)
         for launch in self._launches:
             launch.retired.result(PATIENCE)
+            launch.finish()
         self.pool.close()
         spawner = self.launcher.spawner
         if spawner is not None:
