@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LaunchError, WarmLost
 from ..marks import LAUNCH_MARKER
-from ..runtime import inherited, wire
+from ..runtime import inherited, procfs, wire
 from . import memory, ports
 from .choice import of_template
 
@@ -60,6 +60,20 @@ class Standby:
     @property
     def alive(self) -> bool:
         return not self.launch.exited.done()
+
+    @property
+    def is_stopped(self) -> bool:
+        """By a signal or a debugger: a claim would wait for nothing."""
+        try:
+            seen = procfs.stat(self.launch.started.result(0).pid)
+        except OSError:
+            return False
+        return seen is not None and seen.state in "Tt"
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it could be reserved."""
+        return self.reserved_at is None and self.alive and not self.is_stopped
 
     def end(self) -> None:
         if self.expiry is not None:
@@ -153,15 +167,15 @@ class StandbyKernels:
                 one.end()
 
     def _surplus_locked(self, count: int) -> list[Standby]:
-        """The dead, the reserved that nobody came for, and the oldest beyond the number."""
+        """The dead, the stopped, the reserved that nobody came for, and the oldest too many."""
         now = time.monotonic()
-        idle = [one for one in self._ready if one.reserved_at is None and one.alive]
-        ending = [
+        idle = [one for one in self._ready if one.is_idle]
+        awaited = [
             one
             for one in self._ready
-            if not one.alive
-            or (one.reserved_at is not None and one.reserved_at <= now - _RESERVATION)
+            if one.reserved_at is not None and one.reserved_at > now - _RESERVATION and one.alive
         ]
+        ending = [one for one in self._ready if one not in idle and one not in awaited]
         ending += idle[: max(len(idle) - count, 0)]
         self._ready = [one for one in self._ready if one not in ending]
         return ending
@@ -225,7 +239,7 @@ class StandbyKernels:
             for one in self._ready:
                 fits = one.choice == choice and one.shape == shape and one.environment == wanted
                 fits = fits and one.launch.request.inherited in (None, passed_on)
-                if fits and one.reserved_at is None and one.alive:
+                if fits and one.is_idle:
                     one.reserved_at = time.monotonic()
                     one.expiry = self._expire_later()
                     break
@@ -293,6 +307,8 @@ class StandbyKernels:
             "umask": request.umask,
             "connection_file": request.connection_file,
         }
+        if one.is_stopped:
+            raise LaunchError("it is stopped")
         one.channel.settimeout(_CLAIM_TIMEOUT)
         # It may have found a reason not to since it was reserved, and has said so.
         with contextlib.suppress(wire.Closed):
@@ -315,7 +331,7 @@ class StandbyKernels:
     def ready(self, choice: Choice) -> int:
         """How many of this kind could be claimed now."""
         with self._lock:
-            ready = [one for one in self._ready if one.reserved_at is None and one.alive]
+            ready = [one for one in self._ready if one.is_idle]
         return sum(one.choice == choice for one in ready)
 
     def pids(self) -> list[int]:

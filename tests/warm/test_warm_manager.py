@@ -21,7 +21,6 @@ from warm_kernels import until
 from jupyter_ownedkernels import ownership
 from jupyter_ownedkernels.config import OwnedKernels
 from jupyter_ownedkernels.doctor.examination import default_scope, scan
-from jupyter_ownedkernels.launching import standby as launcher_standby
 from jupyter_ownedkernels.ownership import Ownership
 from jupyter_ownedkernels.runtime import procfs
 from jupyter_ownedkernels.settings import Settings
@@ -188,10 +187,16 @@ def test_one_that_fails_at_the_claim_is_replaced_by_another_start(
 ) -> None:
     async def scene() -> None:
         await warmed(owner)
-        monkeypatch.setattr(launcher_standby, "_CLAIM_TIMEOUT", 0.3)
         (standby,) = owner.warm.standby.pids()
         ports = {one.ports["shell_port"] for one in owner.warm.standby._ready}
-        os.kill(standby, signal.SIGSTOP)
+        reserve = owner.warm.reserve
+
+        def reserve_and_stop(*args: Any) -> dict[str, int] | None:
+            found = reserve(*args)
+            os.kill(standby, signal.SIGSTOP)
+            return found
+
+        monkeypatch.setattr(owner.warm, "reserve", reserve_and_stop)
         async with kernel() as manager:
             assert manager.shell_port not in ports
             assert mode(owner, manager) in ("fork", "exec")

@@ -191,14 +191,39 @@ def test_one_that_died_is_not_given_out(ready: Kennel) -> None:
     assert waiting(ready) != pid
 
 
+def stop(pid: int) -> None:
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: (procfs.stat(pid) or pytest.fail("it has ended")).state == "T", "that it stops")
+
+
+def test_one_that_is_stopped_is_not_waited_for(ready: Kennel) -> None:
+    pid = waiting(ready)
+    ports = reserve(ready)
+    stop(pid)
+    with pytest.raises(WarmLost, match="stopped"):
+        ready.forked(ready.request(ports))
+    gone(pid)
+
+
+def test_one_that_was_stopped_before_is_passed_over_and_replaced(ready: Kennel) -> None:
+    pid = waiting(ready)
+    stop(pid)
+    assert reserve(ready) is None
+    assert ready.start("fork").value("1 + 1") == 2
+    gone(pid)
+    assert waiting(ready) != pid
+
+
 def test_one_that_does_not_answer_is_given_up(
     ready: Kennel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Without a sign of the reason: the system lets it run, but it does not."""
     monkeypatch.setattr(launcher_standby, "_CLAIM_TIMEOUT", 0.3)
+    monkeypatch.setattr(launcher_standby.Standby, "is_stopped", False)
     pid = waiting(ready)
     ports = reserve(ready)
-    os.kill(pid, signal.SIGSTOP)
-    with pytest.raises(WarmLost):
+    stop(pid)
+    with pytest.raises(WarmLost, match="timed out"):
         ready.forked(ready.request(ports))
     gone(pid)
 
