@@ -220,16 +220,12 @@ function AboutFiles(props: {
   return (
     <>
       <span>
-        {trans._n(
-          'Remove %1 connection file',
-          'Remove %1 connection files',
-          files.length
-        )}{' '}
+        {trans._n('Remove %1 file', 'Remove %1 files', files.length)}{' '}
         <Tag>{trans.__('stale file')}</Tag>
       </span>
       <span className="jp-OwnedKernels-why">
         {trans.__(
-          'no kernel uses them · the oldest is %1 old',
+          'nothing uses them · the oldest is %1 old',
           duration(oldest, trans)
         )}
       </span>

@@ -2,15 +2,15 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 const UNITS = ['B', 'kB', 'MB', 'GB', 'TB'];
 
-/** A size for people: three digits at most, "1.2 GB", "310 MB". */
+/** A size for people, "1.2 GB", "310 MB": in the units and digits of the server's own texts. */
 export function bytes(value: number): string {
   let unit = 0;
   let size = value;
   while (size >= 999.5 && unit < UNITS.length - 1) {
-    size /= 1024;
+    size /= 1000;
     unit += 1;
   }
-  const digits = unit > 2 || (unit === 2 && size < 9.95) ? 1 : 0;
+  const digits = unit > 2 || (unit > 0 && size < 9.95) ? 1 : 0;
   return `${size.toFixed(digits)} ${UNITS[unit]}`;
 }
 

@@ -77,8 +77,8 @@ export class Notifier {
     const { trans } = this._options;
     Notification.info(
       trans._n(
-        '%1 process of a server that had died was ended.',
-        '%1 processes of servers that had died were ended.',
+        '%1 process of an owner that had died was ended.',
+        '%1 processes of owners that had died were ended.',
         count
       )
     );
@@ -88,8 +88,8 @@ export class Notifier {
     const { commands, trans } = this._options;
     this._strayNotice = Notification.warning(
       trans._n(
-        '%1 stray was found: its server is gone, and it still runs.',
-        '%1 strays were found: their servers are gone, and they still run.',
+        '%1 stray was found: its owner is gone, and it still runs.',
+        '%1 strays were found: their owners are gone, and they still run.',
         count
       ),
       {

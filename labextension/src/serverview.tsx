@@ -67,8 +67,8 @@ function linesOf(health: IHealth, trans: TranslationBundle): ILine[] {
     });
   }
   lines.push(layersLine(health, trans));
-  lines.push(warmLine(health.layers.warm, trans));
-  lines.push(spawnersLine(health.spawners, trans));
+  lines.push(warmLine(health, trans));
+  lines.push(spawnersLine(health, trans));
   if (health.journal) {
     const { path, writable, records, reason } = health.journal;
     lines.push({
@@ -91,6 +91,7 @@ function layersLine(health: IHealth, trans: TranslationBundle): ILine {
     pidfd: trans.__('process handles'),
     subreaper: trans.__('adoption of orphans'),
     pdeathsig: trans.__('death signal'),
+    proc: trans.__('list of processes'),
     spawner: trans.__('spawner')
   };
   const layers = Object.entries(health.layers).filter(([id]) => id !== 'warm');
@@ -115,22 +116,26 @@ function layersLine(health: IHealth, trans: TranslationBundle): ILine {
   };
 }
 
-function warmLine(layer: ILayer | undefined, trans: TranslationBundle): ILine {
+/** A warm spawner that cannot be had, for now or for good. */
+function brokenSpawner(health: IHealth): ISpawner | undefined {
+  return health.spawners.find(({ state }) => ['failed', 'off'].includes(state));
+}
+
+function warmLine(health: IHealth, trans: TranslationBundle): ILine {
+  const layer: ILayer | undefined = health.layers.warm;
   return {
     label: trans.__('Warm starts'),
     text: layer?.active ? trans.__('on') : trans.__('off'),
     title: layer?.why,
     // A switch that somebody turned is no trouble; a start that failed is.
-    warning: !!layer && layer.why.startsWith('off for')
+    warning: !!brokenSpawner(health)
   };
 }
 
-function spawnersLine(
-  spawners: readonly ISpawner[],
-  trans: TranslationBundle
-): ILine {
+function spawnersLine(health: IHealth, trans: TranslationBundle): ILine {
+  const { spawners } = health;
   const label = trans.__('Spawners');
-  const broken = spawners.find(({ state }) => state === 'failed');
+  const broken = brokenSpawner(health);
   if (broken) {
     return {
       label,

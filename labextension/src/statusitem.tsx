@@ -26,7 +26,7 @@ export class StatusItem extends ReactWidget {
           return (
             <button
               title={this._trans.__(
-                'Show the strays: processes whose server is gone'
+                'Show the strays: processes whose owner is gone'
               )}
               onClick={this._show}
             >

@@ -145,18 +145,15 @@ export function fileGroupRow(
   files: readonly IFinding[],
   trans: TranslationBundle
 ): Pick<IRow, 'name' | 'content' | 'className'> {
-  const title = trans._n(
-    '%1 connection file',
-    '%1 connection files',
-    files.length
-  );
+  // Of kernels and of servers: no more precise word fits all.
+  const title = trans._n('%1 file', '%1 files', files.length);
   const tag = trans.__('stale file');
   const ages = files.map(file => file.age_s ?? 0);
   const oldest = trans.__(
     'the oldest %1 old',
     duration(Math.max(...ages), trans)
   );
-  const facts = [trans.__('no kernel uses them'), oldest];
+  const facts = [trans.__('nothing uses them'), oldest];
   return {
     className: 'jp-OwnedKernels-finding',
     name: [title, tag, ...facts].join(', '),

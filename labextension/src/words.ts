@@ -127,7 +127,7 @@ export function findingOrigin(
     case 'detached':
       return trans.__('left its kernel on purpose');
     case 'stale_file':
-      return trans.__('no kernel uses it');
+      return trans.__('nothing uses it');
     case 'foreign':
       return finding.owner?.host
         ? trans.__('belongs to %1', finding.owner.host)

@@ -140,7 +140,7 @@ test('nothing in the way of a screen reader', async ({ page }) => {
   const panel = await openPanel(page);
   await panel.getByRole('treeitem', { name: /^scrape/ }).click();
   await panel.getByRole('treeitem', { name: /^python3 kernel/ }).click();
-  await panel.getByRole('treeitem', { name: /^3 connection files/ }).click();
+  await panel.getByRole('treeitem', { name: /^3 files/ }).click();
   await expect(panel.getByRole('status').first()).toContainText(
     '3 stale files'
   );

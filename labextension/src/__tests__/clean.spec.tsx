@@ -117,7 +117,7 @@ describe('the dialog of a clean', () => {
       staleFile('1'),
       staleFile('2', { by_default: false })
     ]);
-    expect(dialog()!.textContent).toContain('Remove 2 connection files');
+    expect(dialog()!.textContent).toContain('Remove 2 files');
     expect(dialog()!.querySelector('details')?.textContent).toContain(
       '/run/kernel-2.json'
     );

@@ -3,16 +3,19 @@ import { nullTranslator } from '@jupyterlab/translation';
 import * as format from '../format';
 
 const trans = nullTranslator.load('jupyter_ownedkernels');
-const KB = 1024;
+const KB = 1000;
 
 describe('sizes', () => {
   it.each([
     [0, '0 B'],
     [999, '999 B'],
-    [1000, '1 kB'],
+    [1000, '1.0 kB'],
+    [9949, '9.9 kB'],
+    [9950, '10 kB'],
     [52 * KB, '52 kB'],
     [4 * KB ** 2, '4.0 MB'],
     [310.4 * KB ** 2, '310 MB'],
+    [352_000_000, '352 MB'],
     [1.234 * KB ** 3, '1.2 GB'],
     [11.8 * KB ** 3, '11.8 GB'],
     [3 * KB ** 4, '3.0 TB'],

@@ -76,8 +76,8 @@ describe('the section of kernels', () => {
           process_count: 6,
           detached_count: 2,
           cpu_percent: 187.4,
-          gpu: [{ index: 0, bytes: 1024 ** 3 }],
-          rss_bytes: 2.8 * 1024 ** 3
+          gpu: [{ index: 0, bytes: 1e9 }],
+          rss_bytes: 2.8e9
         }),
         kernel('b', { state: 'unwatched', session: null, rss_bytes: null })
       )

@@ -59,6 +59,17 @@ describe('the section of the server', () => {
     expect(text).toContain('disk full. Kernels are watched all the same.');
   });
 
+  it.each(['failed', 'off'])('warns of a spawner that is %s', async state => {
+    const model = new FakeModel();
+    const broken = { ...spawner, state, reason: 'it crashed' };
+    model.server = { kind: 'health', health: health({ spawners: [broken] }) };
+    const section = await attach(new ServerSection(model, trans, jest.fn()));
+    const warned = [
+      ...section.node.querySelectorAll('dd:has([data-tone="warning"])')
+    ].map(line => line.previousElementSibling?.textContent);
+    expect(warned).toEqual(['Warm starts', 'Spawners']);
+  });
+
   it('does not say that all is watched when launches fell back', async () => {
     const text = await show({
       layers: { spawner: { active: false, why: 'it could not be started' } }

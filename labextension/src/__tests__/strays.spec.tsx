@@ -129,7 +129,7 @@ describe('the section of strays', () => {
     const section = await show(
       new FakeModel().found(staleFile('1'), staleFile('2'), staleFile('3'))
     );
-    const group = row(section.node, '3 connection files');
+    const group = row(section.node, '3 files');
     expect(group.getAttribute('aria-checked')).toBe('true');
     await click(group);
     expect(rows(section.node)).toHaveLength(4);

@@ -49,7 +49,7 @@ describe('the section of the Running panel', () => {
     expect(others).toEqual([]);
     expect(item.label()).toBe('python3 kernel');
     expect(item.labelTitle?.()).toContain('its owner is gone');
-    expect(item.detail?.()).toBe('2 kB · 1 h');
+    expect(item.detail?.()).toBe('2.0 kB · 1 h');
     expect(item.icon()).toBeDefined();
     const executed = jest.spyOn(commands, 'execute').mockResolvedValue(null);
     item.open?.();
@@ -151,8 +151,8 @@ describe('notifications', () => {
     };
     const { commands } = await start();
     expect(messages()).toEqual([
-      '1 stray was found: its server is gone, and it still runs.',
-      '2 processes of servers that had died were ended.'
+      '1 stray was found: its owner is gone, and it still runs.',
+      '2 processes of owners that had died were ended.'
     ]);
     const executed = jest.spyOn(commands, 'execute').mockResolvedValue(null);
     Notification.manager.notifications[0].options.actions![0].callback(
@@ -198,7 +198,7 @@ describe('notifications', () => {
       count: 1
     });
     expect(messages()).toEqual([
-      '1 process of a server that had died was ended.'
+      '1 process of an owner that had died was ended.'
     ]);
   });
 

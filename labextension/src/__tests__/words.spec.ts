@@ -50,7 +50,7 @@ describe('a death', () => {
   });
 
   it.each([
-    [{ oom: true, max_rss_bytes: 2 * 1024 ** 3 }, 'Out of memory at 2.0 GB'],
+    [{ oom: true, max_rss_bytes: 2e9 }, 'Out of memory at 2.0 GB'],
     [{ oom: true }, 'Out of memory'],
     [{ cause: 'keeper-died' }, 'Its keeper died'],
     [{}, 'Killed by SIGKILL'],
@@ -72,7 +72,7 @@ describe('a finding', () => {
     ['stray_kernel', 'python3 kernel', 'stray', 'owner 29 is gone'],
     ['stray_process', 'python x.py', 'stray', 'owner 29 is gone'],
     ['detached', 'python x.py', 'detached', 'left its kernel on purpose'],
-    ['stale_file', 'kernel.json', 'stale file', 'no kernel uses it'],
+    ['stale_file', 'kernel.json', 'stale file', 'nothing uses it'],
     ['foreign', 'python x.py', 'foreign', 'belongs to vm'],
     ['unknown', 'python x.py', 'unknown', 'not proven to be left behind']
   ])('of kind %s', (kind, title, tag, origin) => {

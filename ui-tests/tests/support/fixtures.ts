@@ -4,8 +4,8 @@ type Fields = Record<string, unknown>;
 
 const now = () => Date.now() / 1000;
 
-export const MB = 1024 * 1024;
-export const GB = 1024 * MB;
+export const MB = 1e6;
+export const GB = 1e9;
 
 const OWNER = {
   owner_id: 'a'.repeat(32),
