@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -46,7 +45,6 @@ class Recovery:
     """What could not be ended: pid and reason."""
     skipped: tuple[str, ...]
     """Journals that another clean-up was at work on, or that could not be claimed."""
-    duration_s: float
 
     @property
     def did_something(self) -> bool:
@@ -95,19 +93,18 @@ def recover(
     a living keeper may take to finish by itself, ``grace`` and one second by default.
     Once ``is_wanted`` says no it stops where it is; the next recovery goes on from there.
     """
-    started = time.monotonic()
     where = list(folders)
     try:
         owners = gather(where, look)
     except OSError as error:
         log.info("No recovery: %s", error)
-        return _nothing(mode, started, (str(error),))
+        return _nothing(mode, (str(error),))
     if mode == "clean":
         _forget_foreign(owners, history_limit)
     if not owners.dead:
-        return _nothing(mode, started)
+        return _nothing(mode)
     if mode == "report":
-        return _report(owners, started)
+        return _report(owners)
     with Estates(where, runtime_dirs, look) as estates:
         for owner in owners.dead:
             estates.claim(owner.view.path)
@@ -117,7 +114,7 @@ def recover(
             estates.wait_for_keepers(None, wait, is_wanted)
             ended = _end(estates, grace, timeout, is_wanted)
         except GivenUp:
-            return _nothing(mode, started, ("it was given up, since this process ends",))
+            return _nothing(mode, ("it was given up, since this process ends",))
         estates.settle(ended)
         files = [
             path
@@ -141,7 +138,6 @@ def recover(
                 {"pid": left.target.pid, "reason": left.reason} for left in ended.leftovers
             ),
             skipped=tuple(estates.refused),
-            duration_s=time.monotonic() - started,
         )
     if done.did_something:
         log.info("Recovery: %s", done.message)
@@ -212,7 +208,7 @@ def _open_kernels(estates: Estates) -> tuple[str, ...]:
     )
 
 
-def _report(owners: Owners, started: float) -> Recovery:
+def _report(owners: Owners) -> Recovery:
     doomed = {entry.pid for owner in owners.dead for entry in doomed_of(owner, owners)}
     open_launches = [launch for owner in owners.dead for launch in owner.view.open]
     return Recovery(
@@ -224,11 +220,8 @@ def _report(owners: Owners, started: float) -> Recovery:
         files=(),
         leftovers=(),
         skipped=(),
-        duration_s=time.monotonic() - started,
     )
 
 
-def _nothing(
-    mode: Literal["clean", "report"], started: float, skipped: tuple[str, ...] = ()
-) -> Recovery:
-    return Recovery(mode, 0, (), 0, 0, (), (), skipped, time.monotonic() - started)
+def _nothing(mode: Literal["clean", "report"], skipped: tuple[str, ...] = ()) -> Recovery:
+    return Recovery(mode, 0, (), 0, 0, (), (), skipped)

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from support.owner import Owner
 from support.workspace import Workspace
 
 from jupyter_ownedkernels import __version__
-from jupyter_ownedkernels.cli import main as cli
 from jupyter_ownedkernels.cli.doctor import short_ids
 from jupyter_ownedkernels.cli.output import duration, memory, printable
 
@@ -103,6 +101,7 @@ def test_without_a_command_it_helps(workspace: Workspace) -> None:
         ("doctor", "--stale-file-age", "-1"),
         ("doctor", "--all-users", "--runtime-dir", "/x"),
         ("history", "--limit", "many"),
+        ("history", "--limit", "²"),
         ("clean",),
         ("detach",),
         ("detach", "--"),
@@ -116,7 +115,11 @@ def test_wrong_usage_ends_with_64_and_says_what_is_wrong(
     assert done.returncode == 64
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("jupyter ownedkernels: ")
+    usage, *_, line = done.stderr.splitlines()
+    assert re.fullmatch(r"jupyter ownedkernels: .+ \(see jupyter ownedkernels.* --help\)", line)
+    # What is wrong with an option is told by its command.
+    if args[0] in ("detach", "history", "clean", "completion") or "--runtime-dir" in args:
+        assert usage.startswith(f"usage: jupyter ownedkernels {args[0]} ")
 
 
 @pytest.mark.parametrize(
@@ -143,10 +146,21 @@ def test_help_waits_for_nothing_heavy() -> None:
 
 
 def test_an_error_is_one_line(workspace: Workspace, tmp_path: Path) -> None:
-    done = run(workspace, "detach", "--", str(tmp_path / "no such program"))
+    missing = tmp_path / "no such program"
+    done = run(workspace, "detach", "--", str(missing))
     assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert "No such file" in line
+    assert done.stderr == f"jupyter ownedkernels: {missing}: No such file or directory\n"
+
+
+def test_an_error_takes_the_progress_away(workspace: Workspace, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        file = tmp_path / f"kernel-{name}.json"
+        file.write_text(json.dumps({"shell_port": 1, "key": "x", "ip": "127.0.0.1"}))
+        os.utime(file, (0, 0))
+    status, said = on_terminal(workspace, "clean", "--runtime-dir", str(tmp_path), "f-")
+    assert status == 2
+    assert "…" in said.partition("is not unique")[0]
+    assert "\x1b[Kjupyter ownedkernels: f- is not unique" in said
 
 
 def test_it_is_found_by_jupyter(workspace: Workspace) -> None:
@@ -596,7 +610,7 @@ def test_sizes_and_times() -> None:
         "999 B",
         "1.5 kB",
         "93 MB",
-        "12 GB",
+        "11.8 GB",
     ]
     assert [duration(n) for n in (None, 5, 300, 7300, 1e6)] == ["-", "5 s", "5 min", "2 h", "11 d"]
 
@@ -628,11 +642,3 @@ def test_short_ids_stay_unique() -> None:
     assert len(set(short.values())) == 4
     for whole, beginning in short.items():
         assert [one for one in ids if one.startswith(beginning)] == [whole]
-
-
-def test_the_parser_is_made_once_for_all(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["completion", "bash"]) == 0
-    assert "complete -F" in capsys.readouterr().out
-    started = time.monotonic()
-    cli.make_parser()
-    assert time.monotonic() - started < 5

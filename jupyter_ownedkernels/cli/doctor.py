@@ -93,11 +93,8 @@ def _single(part: dict[str, Any], fix: bool) -> dict[str, Any]:
 
 
 def _own(args: argparse.Namespace, kinds: Sequence[FindingKind]) -> dict[str, Any]:
-    progress = Progress(not args.json)
-    try:
+    with Progress(not args.json) as progress:
         return _examine(scope_of(args), args, kinds, progress)
-    finally:
-        progress.clear()
 
 
 def _examine(
@@ -116,16 +113,13 @@ def _everybody(args: argparse.Namespace, kinds: Sequence[FindingKind]) -> list[d
     # Not on systems without a list of users, where nothing else here needs it either.
     from ..doctor import users as doctor_users
 
-    progress = Progress(not args.json)
-    try:
+    with Progress(not args.json) as progress:
         answers = doctor_users.for_everybody(
             lambda scope: _examine(scope, args, kinds),
             stale_file_age=args.stale_file_age,
             fresh=args.fix,
             progress=progress,
         )
-    finally:
-        progress.clear()
     return [{"user": user.name, "uid": user.uid, **answer} for user, answer in answers]
 
 
@@ -234,16 +228,15 @@ def _more(args: argparse.Namespace) -> str:
 def run_clean(args: argparse.Namespace) -> int:
     """Body of ``clean``. 0: all done; 1: something is left."""
     scope = scope_of(args)
-    progress = Progress(not args.json)
-    known = [finding.id for finding in doctor.scan(scope, progress).findings]
-    ids = [_whole_id(text, known) for text in args.ids]
-    results = [
-        one.to_json()
-        for one in clean(
-            ids, dry_run=args.dry_run, scope=scope, grace=args.grace, progress=progress
-        )
-    ]
-    progress.clear()
+    with Progress(not args.json) as progress:
+        known = [finding.id for finding in doctor.scan(scope, progress).findings]
+        ids = [_whole_id(text, known) for text in args.ids]
+        results = [
+            one.to_json()
+            for one in clean(
+                ids, dry_run=args.dry_run, scope=scope, grace=args.grace, progress=progress
+            )
+        ]
     if args.json:
         say_json({"results": results})
     else:

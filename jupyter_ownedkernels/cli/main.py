@@ -55,7 +55,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        complain(f"{message} (see --help)")
+        complain(f"{message} (see {self.prog} --help)")
         sys.exit(USAGE)
 
 
@@ -70,7 +70,7 @@ def _seconds(text: str) -> float:
 
 
 def _number(text: str) -> int:
-    if not text.isdigit() or len(text) > 9:
+    if not (text.isascii() and text.isdigit()) or len(text) > 9:
         raise argparse.ArgumentTypeError(f"not a number: {text!r}")
     return int(text)
 
@@ -165,6 +165,7 @@ def _add_doctor(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="SECONDS",
         help="again and again until interrupted (default: every 5 seconds)",
     )
+    parser.set_defaults(parser=parser)
     parser.add_argument("--all", action="store_true", help="show every stale file")
     parser.add_argument("-v", "--verbose", action="store_true", help="show the proofs of each")
     _add_json(parser)
@@ -202,6 +203,7 @@ def _add_detach(commands: argparse._SubParsersAction[Parser]) -> None:
         "and print its pid. As with nohup a terminal is taken away from it (output goes to "
         "nohup.out); a pipe or file is passed on, so redirect the output inside $(...).",
     )
+    parser.set_defaults(parser=parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     _add_folders(parser)
 
@@ -214,7 +216,7 @@ def _run(args: argparse.Namespace, parser: Parser) -> int:
         if args.name == "clean":
             return doctor.run_clean(args)
         if args.all_users and (args.runtime_dir or args.journal_dir):
-            parser.error("--all-users looks into each user's own folders")
+            args.parser.error("--all-users looks into each user's own folders")
         return doctor.run_doctor(args)
     if args.name in ("list", "history", "detach"):
         from . import kernels
@@ -222,7 +224,7 @@ def _run(args: argparse.Namespace, parser: Parser) -> int:
         if args.name == "detach":
             args.command = args.command[1:] if args.command[:1] == ["--"] else args.command
             if not args.command:
-                parser.error("detach: a command is needed")
+                args.parser.error("a command is needed")
             return kernels.run_detach(args)
         return kernels.run_list(args) if args.name == "list" else kernels.run_history(args)
     if args.name == "check":
@@ -265,5 +267,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OwnedKernelsError, OSError) as error:
         if os.environ.get("JUPYTER_OWNEDKERNELS_DEBUG"):
             raise
-        complain(str(error))
+        complain(_in_words(error))
         return ERROR
+
+
+def _in_words(error: Exception) -> str:
+    """Of an OSError the file and what is wrong with it: its number is for programs."""
+    if isinstance(error, OSError) and error.strerror:
+        about = f"{error.filename}: " if error.filename else ""
+        return about + error.strerror
+    return str(error)

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ..runtime.exits import humanise_bytes
+
 PROGRAM = "jupyter ownedkernels"
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def say_json(value: Any) -> None:
@@ -31,14 +32,7 @@ def printable(text: str) -> str:
 
 def memory(count: int | None) -> str:
     """``11.8 GB``; a dash for what is not known."""
-    if count is None:
-        return "-"
-    value = float(count)
-    for unit in _UNITS:
-        if value < 999.5 or unit == _UNITS[-1]:
-            return f"{value:.1f} {unit}" if value < 9.95 and unit != "B" else f"{value:.0f} {unit}"
-        value /= 1000
-    return "-"
+    return "-" if count is None else humanise_bytes(count)
 
 
 def duration(seconds: float | None) -> str:
@@ -92,7 +86,10 @@ def table(
 
 
 class Progress:
-    """A line on standard error that says what is going on; nothing but on a terminal."""
+    """A line on standard error that says what is going on; nothing but on a terminal.
+
+    It is there within ``with``, and taken away before anything else is printed.
+    """
 
     def __init__(self, wanted: bool = True) -> None:
         self._shown = False
@@ -103,8 +100,9 @@ class Progress:
             print(f"\r\033[K{printable(text)}…", end="", file=sys.stderr, flush=True)
             self._shown = True
 
-    def clear(self) -> None:
-        """Take the line away. Called before anything else is printed."""
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         if self._shown:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
-            self._shown = False
