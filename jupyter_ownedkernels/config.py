@@ -120,7 +120,7 @@ class OwnedKernels(Configurable):
         default_value="clean",
         config=True,
         help="""What a start of the server does with kernels of servers that are proven
-        dead: "clean" ends them and removes their connection files, "report" only lists
+        dead: "clean" ends them and removes their files, "report" only lists
         them.""",
     )
 

@@ -40,7 +40,7 @@ class Recovery:
     killed: int
     """Those of them that needed SIGKILL."""
     files: tuple[str, ...]
-    """Connection files removed."""
+    """Removed: connection files, and those of servers."""
     leftovers: tuple[dict[str, Any], ...]
     """What could not be ended: pid and reason."""
     skipped: tuple[str, ...]
@@ -62,7 +62,7 @@ class Recovery:
             f"{'owner has' if self.owners == 1 else 'owners have'} died"
         )
         if self.files:
-            text += f", removed {_count(len(self.files), 'connection file')}"
+            text += f", removed {_count(len(self.files), 'file')}"
         if self.leftovers:
             text += f"; {len(self.leftovers)} could not be ended"
         return text
@@ -89,8 +89,8 @@ def recover(
 ) -> Recovery:
     """Find what dead owners left and end it; never raises for one owner's sake.
 
-    ``folders`` hold journals, ``runtime_dirs`` connection files. ``patience`` is how long
-    a living keeper may take to finish by itself, ``grace`` and one second by default.
+    ``folders`` hold journals, ``runtime_dirs`` files of kernels and servers. ``patience`` is
+    how long a living keeper may take to finish by itself, ``grace`` and one second by default.
     Once ``is_wanted`` says no it stops where it is; the next recovery goes on from there.
     """
     where = list(folders)

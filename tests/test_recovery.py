@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import shutil
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -204,14 +206,40 @@ def test_report_touches_nothing(workspace: Workspace) -> None:
     assert recover(workspace).processes == 4
 
 
+def test_files_of_dead_servers_go_with_their_journals(workspace: Workspace) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with Owner(workspace) as living, Owner(workspace) as dead:
+        for owner in (living, dead):
+            owner.start("core", "core")
+            workspace.note("core")
+            workspace.forget_note("core")
+        for pid in (living.pid, dead.pid, gone.pid):
+            info = json.dumps({"pid": pid, "port": 1, "token": "s3cret"})
+            (workspace.runtime / f"jpserver-{pid}.json").write_text(info)
+            (workspace.runtime / f"jpserver-{pid}-open.html").write_text("<a href='?token=s3cret'>")
+        dead.die()
+        files = set(workspace.runtime.glob("jpserver-*"))
+        try:
+            done = recover(workspace)
+            # That no journal names may be of a server in a container; it has to grow old.
+            stay = {path for path in files if f"-{dead.pid}" not in path.name}
+            assert set(workspace.runtime.glob("jpserver-*")) == stay
+            assert {path for path in done.files if "jpserver" in path} == set(
+                map(str, files - stay)
+            )
+        finally:
+            for path in workspace.runtime.glob("jpserver-*"):
+                path.unlink()
+    recover(workspace)
+
+
 def test_it_tells_what_it_did_and_the_history_keeps_it(workspace: Workspace) -> None:
     killed_with_helpers(workspace, "core")
     done = recover(workspace)
     assert done.owners == 1
     assert len(done.files) == 1
-    assert done.message == (
-        "ended 4 processes of 1 kernel whose owner has died, removed 1 connection file"
-    )
+    assert done.message == ("ended 4 processes of 1 kernel whose owner has died, removed 1 file")
     assert done.to_json()["message"] == done.message
     newest = journal.history(folders(workspace), 10)
     ended = next(entry for entry in newest if entry.kernel_id == done.kernels[0])

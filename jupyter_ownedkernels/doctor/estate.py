@@ -2,7 +2,7 @@
 
 Shared by start-up recovery and by the doctor's clean. The order is always the same:
 claim the journal (which is its lock), read it again, let living keepers finish, end the
-rest with proof, put the end on record, remove connection files, give the journal up.
+rest with proof, put the end on record, remove files, give the journal up.
 """
 
 from __future__ import annotations
@@ -158,10 +158,13 @@ class Estates:
     def settle(self, ended: Ended, only: Collection[str] | None = None) -> None:
         """Put on record what has ended, and remove the connection files that are left.
 
-        ``only``: the launches that this is about; all by default.
+        ``only``: the launches that this is about. By default all, and the owners themselves
+        with the files that they have written as servers.
         """
         if not self.claimed:
             return
+        # Before the look: what a server writes that starts meanwhile is not in it.
+        listing = connections.candidates(self._runtime_dirs)
         owners = self.look()
         alive: set[str] = set()
         for estate in self.claimed.values():
@@ -170,6 +173,8 @@ class Estates:
                 if not chosen or not self._settle_launch(estate, launch, owners, ended):
                     alive.add(launch.launch_id)
         self._remove_files(owners, alive, only)
+        if only is None:
+            self._remove_files_of_servers(owners, listing)
 
     def _settle_launch(
         self, estate: Estate, launch: LaunchRecord, owners: Owners, ended: Ended
@@ -212,6 +217,24 @@ class Estates:
                     )
                     estate.files.append((path, removal))
 
+    def _remove_files_of_servers(self, owners: Owners, listing: Listing) -> None:
+        """Now: without the journal nothing proves any more that these servers are gone."""
+        pids = {one.path: one.server_pid for one in listing.files if one.server_pid is not None}
+        servers = Listing([one for one in listing.files if one.path in pids], listing.unreadable)
+        estates = {
+            estate.view.owner.identity.pid: estate
+            for estate in self.claimed.values()
+            if estate.view.owner is not None and estate.view.owner.identity is not None
+        }
+        for item in stale_files(owners, servers, (), float("inf")).items:
+            path = item.finding.path
+            estate = estates.get(pids.get(path) or 0) if path is not None else None
+            if path is not None and estate is not None and item.file is not None:
+                removal = connections.remove(
+                    path, expected=item.file, runtime_dirs=self._runtime_dirs
+                )
+                estate.files.append((path, removal))
+
     def give_up(self, history_limit: int) -> list[CleanResult]:
         """Note what was done, and remove the journals in which nothing may run any more."""
         results = []
@@ -221,7 +244,7 @@ class Estates:
                 removed = sum(removal.removed for _, removal in estate.files)
                 estate.claim.recovered(
                     len(estate.ended),
-                    f"processes ended: {len(estate.ended)}, connection files removed: {removed}",
+                    f"processes ended: {len(estate.ended)}, files removed: {removed}",
                 )
             known = set(estate.view.launches)
             # A damaged line may hide a launch, but not what its processes bear.
