@@ -330,9 +330,11 @@ def test_a_real_ipykernel_that_hangs_is_found(workspace: Workspace) -> None:
     with Owner(workspace, provisioner="local-provisioner") as owner:
         about = owner.start("python", "python")
         owner.execute("python", "1")
-        owner.submit("python", "import ctypes; ctypes.PyDLL(None).sleep(600)")
+        busy = workspace.notes / "busy"
+        hold = "import ctypes; open({!r}, 'w').close(); ctypes.PyDLL(None).sleep(600)"
+        owner.submit("python", hold.format(str(busy)))
         kernel = census.find(about["pid"])
-        time.sleep(0.3)
+        census.wait_until(busy.exists, 30, "the cell runs")
         owner.die()
         try:
             (finding,) = scan(workspace)["stray_kernel"]
