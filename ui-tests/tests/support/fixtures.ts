@@ -27,6 +27,7 @@ export function health(fields: Fields = {}): Fields {
       subreaper: layer('orphans of a kernel stay with its keeper'),
       pdeathsig: layer('a kernel whose keeper dies is ended by the system'),
       proc: layer('the processes of a kernel can be listed'),
+      spawner: layer('each kernel is started below a keeper of its own'),
       warm: layer('kernels are forked from an interpreter that is ready')
     },
     spawners: [
@@ -259,11 +260,18 @@ export function findings(files = 37): Fields[] {
       proofs: ['it left the session of its kernel on purpose']
     }),
     finding(4, {
+      id: 'o-000000000004',
       kind: 'unknown',
-      cmdline: ['python', 'my_helper.py'],
+      action: null,
       by_default: false,
-      age_s: 400,
-      proofs: ['its owner cannot be told']
+      pid: null,
+      cmdline: null,
+      kernel_name: null,
+      owner: null,
+      rss_bytes: null,
+      age_s: null,
+      path: '/run/user/1000/jupyter/ownedkernels/owner-4.jsonl',
+      proofs: ['the journal does not name its owner\'s process']
     }),
     finding(5, {
       id: 'o-000000000005',
