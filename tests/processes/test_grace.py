@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import pytest
 from support import census
 from support.owner import Owner
 from support.workspace import Workspace
@@ -43,6 +44,38 @@ def test_the_next_launch_waits_for_the_grace(workspace: Workspace, owner: Owner)
     )
     assert census.describe({proc for proc in before if census.runs(proc)}) == []
     assert owner.is_alive("deaf")
+
+
+BUSY = """
+import os, signal
+
+def leave(*args):
+    with open({note!r}, "a") as file:
+        file.write("left")
+    os._exit(0)
+
+signal.signal(signal.SIGTERM, leave)
+open({note!r}, "w").close()
+while True:
+    pass
+"""
+
+
+@pytest.mark.parametrize("way", ["shutdown", "restart", "owner"])
+def test_a_busy_kernel_may_clear_up_after_itself(
+    workspace: Workspace, owner: Owner, way: str
+) -> None:
+    """What it has started elsewhere, such as jobs of a cluster, is its own to end."""
+    note = workspace.notes / f"cleared-{way}"
+    kernel = census.find(owner.start("python", "python")["pid"])
+    owner.submit("python", BUSY.format(note=str(note)))
+    census.wait_until(note.exists, 30, "the cell runs")
+    if way == "owner":
+        owner.die()
+    else:
+        owner.run(f"call('python', '{way}_kernel', now=True)")
+    assert not census.left_after([kernel], 5)
+    assert note.read_text() == "left"
 
 
 NOTED = """

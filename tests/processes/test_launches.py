@@ -219,6 +219,27 @@ def test_killed_in_the_middle_of_a_launch(workspace: Workspace, owner: Owner) ->
     assert census.describe(census.left_after(procs, GONE_WITHIN)) == []
 
 
+FORGET = """
+import gc
+from jupyter_ownedkernels import ownership
+
+del managers["forgotten"]
+gc.collect()
+result = [kernel.state.value for kernel in ownership.current().kernels()]
+"""
+
+
+def test_a_kernel_whose_manager_nobody_holds_is_owned_all_the_same(
+    workspace: Workspace, owner: Owner
+) -> None:
+    owner.start("forgotten", workspace.mini("forgotten", "children"))
+    procs = set(workspace.note("forgotten").values())
+    assert owner.run(FORGET) == ["running"]
+    assert all(census.runs(proc) for proc in procs)
+    owner.die()
+    assert census.describe(census.left_after(procs, GONE_WITHIN)) == []
+
+
 def test_independent_kernels_are_left_alone(workspace: Workspace, owner: Owner) -> None:
     """Somebody wanted this one to outlive its owner."""
     told = owner.start("independent", workspace.mini("independent"), independent=True)
