@@ -267,10 +267,9 @@ describe('events', () => {
     model.observe();
     await until(() => model.kernels !== null);
     const before = asked.mock.calls.length;
-    const begun = Date.now();
     emit('ended');
+    // The next poll would come a minute later.
     await until(() => asked.mock.calls.length > before);
-    expect(Date.now() - begun).toBeLessThan(1000);
   });
 
   it('are told to listeners, those of other schemas are not', () => {

@@ -15,7 +15,7 @@ import plugins from '../..';
 import type { OwnershipModel } from '../../model';
 import type { OwnershipPanel } from '../../panel';
 import * as request from '../../request';
-import { click, frames, until } from './fakes';
+import { click, until } from './fakes';
 import { detached, finding, health, kernel, report } from './samples';
 
 export const [
@@ -126,8 +126,12 @@ afterEach(() => {
 });
 
 export async function answerDialog(label: string): Promise<string> {
-  await until(() => document.querySelector('.jp-Dialog button'));
-  await frames();
+  // Title, body and buttons are rendered one after the other.
+  await until(() =>
+    ['.jp-Dialog-header', '.jp-Dialog-body', '.jp-Dialog-footer'].every(
+      part => document.querySelector(`.jp-Dialog ${part}`)?.textContent
+    )
+  );
   const dialog = document.querySelector('.jp-Dialog')!;
   const text = dialog.textContent;
   await click(
