@@ -160,7 +160,8 @@ print([1, 2] if get_ipython().getoutput("echo hallo") == ["hallo"] else "no")
 
 @pytest.mark.parametrize("what", SCRIPTS)
 def test_processes_and_pools(warm: Kernel, what: str) -> None:
-    assert warm.run(SCRIPTS[what]).splitlines()[-1] == "[1, 2]"
+    # Python 3.12 and later warn of a fork where threads run, which is printed before or after.
+    assert "[1, 2]" in warm.run(SCRIPTS[what]).splitlines()
 
 
 def test_input_is_asked_of_the_client(warm: Kernel) -> None:

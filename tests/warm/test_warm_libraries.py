@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -40,6 +41,8 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kennel]:
     preload = [name for name in LIBRARIES if science.has(name.partition(".")[0])]
     if not {"numpy", "matplotlib.pyplot"} <= set(preload):
         pytest.skip(science.missing("numpy or matplotlib"))
+    # The very first import of matplotlib by a user looks all fonts over, and imports more for it.
+    subprocess.run([science.PYTHON, "-c", "import matplotlib.pyplot"], check=True)
     made = kennel(tmp_path_factory, preload)
     yield made
     made.close()
