@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 from typing import Any, Callable
 
@@ -30,13 +31,15 @@ def start(
     stdio: list[int],
     dispositions: dict[int, Any],
     become: Become,
+    unwanted: select.poll,
 ) -> tuple[int, dict[str, Any] | None]:
     """Fork, and let the child become the kernel. Returns the pid, and what failed.
 
     ``dispositions`` are the signal handlings that the spawner was started with; the
     kernel gets those, so that ``nohup jupyter lab`` still means what it says. The
     caller reaps the child, also after a failure. The report's end of file means that
-    nothing failed: exec closes it.
+    nothing failed: exec closes it. When ``unwanted`` has something to tell first, the
+    child is on its way still: a folder or a program may lie on a disk that hangs.
     """
     keeper = os.getpid()
     report, tell = os.pipe()
@@ -53,8 +56,7 @@ def start(
             _give_up(tell, None, repr(error), None)
         os._exit(255)
     os.close(tell)
-    with open(report, "rb") as stream:
-        told = stream.read()
+    told = _heard(report, unwanted)
     if not told:
         return pid, None
     failure = json.loads(told)
@@ -62,6 +64,21 @@ def start(
     is_folder = folder is not None and failure["filename"] == folder
     failure["stage"] = "chdir" if is_folder else "exec"
     return pid, failure
+
+
+def _heard(report: int, unwanted: select.poll) -> bytes:
+    """The whole report; nothing when the launch is unwanted before its end."""
+    unwanted.register(report, select.POLLIN)
+    told = b""
+    try:
+        while report in [fd for fd, _ in unwanted.poll()]:
+            chunk = os.read(report, 4096)
+            if not chunk:
+                return told
+            told += chunk
+        return b""
+    finally:
+        os.close(report)
 
 
 def _give_up(tell: int, errno: int | None, text: str | None, filename: object) -> None:

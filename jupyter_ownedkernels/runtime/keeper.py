@@ -59,7 +59,7 @@ class Keeper:
         if self._owner_is_gone():
             return False
         try:
-            pid, failure = child.start(self._request, stdio, dispositions, become)
+            pid, failure = child.start(self._request, stdio, dispositions, become, self._unwanted())
         except OSError as error:
             self._tell(reports.failed("fork", error))
             return False
@@ -127,13 +127,17 @@ class Keeper:
             poller.unregister(fd)
         return ready
 
-    def _owner_is_gone(self) -> bool:
+    def _unwanted(self) -> select.poll:
+        """Tells when the owner is gone, or has given this launch up."""
         poller = select.poll()
         if self._owner is not None:
             poller.register(self._owner, select.POLLIN)
         if self._lease is not None:
             poller.register(self._lease, 0)
-        return bool(poller.poll(0))
+        return poller
+
+    def _owner_is_gone(self) -> bool:
+        return bool(self._unwanted().poll(0))
 
     def _lease_ended(self) -> None:
         """The one decision: the lease ended, what now. Today: retire, always."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 from support import census
@@ -201,6 +203,44 @@ def test_stopped_keeper_still_ends_with_its_owner(workspace: Workspace, owner: O
     assert all(census.runs(proc) for proc in procs)
     os.kill(keeper.pid, signal.SIGCONT)
     assert census.describe(census.left_after(procs, GONE_WITHIN)) == []
+
+
+# Whoever wants to open a file, also to execute it, waits for the holder of such a lease: as
+# long as /proc/sys/fs/lease-break-time says, 45 seconds.
+HOLD = """
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+fcntl.fcntl(os.open(sys.argv[1], os.O_RDWR), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_program_that_cannot_be_opened_yet(workspace: Workspace, owner: Owner) -> None:
+    """It may lie on a disk that hangs. The owner dies meanwhile, and its keeper does not wait."""
+    owner.start("before", workspace.mini("before"))
+    keepers = set(owner.keepers())
+    program = workspace.path / "program"
+    program.write_text("#!/bin/sh\nexec sleep 3600\n")
+    program.chmod(0o755)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(program)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=workspace.environment(),
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        owner.tell("start('held', spec)", spec=workspace.spec("held", [str(program)]))
+        (keeper,) = census.wait_until(
+            lambda: set(owner.keepers()) - keepers, GONE_WITHIN, "the keeper"
+        )
+        child = census.wait_until(
+            lambda: census.children(keeper.pid), GONE_WITHIN, "its child on the way to exec"
+        )
+        owner.die()
+        assert census.describe(census.left_after([keeper, *child], GONE_WITHIN)) == []
+        assert holder.poll() is None
 
 
 def test_killed_in_the_middle_of_a_launch(workspace: Workspace, owner: Owner) -> None:
