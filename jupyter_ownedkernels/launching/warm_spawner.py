@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -16,7 +17,6 @@ from .choice import of_template
 from .spawners import SpawnerProcess, unsupported_reason
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Mapping
 
     from .choice import Choice
@@ -25,6 +25,8 @@ WARM_SCRIPT = Path(__file__).parents[1] / "runtime" / "warm" / "start.py"
 # Importing what a kernel has takes 0.5 to 1 s here; on a cold network disk a minute.
 READY_TIMEOUT = 180.0
 _ROOM_FOR_TITLE = 512
+# Seconds. A spawner that is only just starting must have come as far as to look.
+_ABORT_PATIENCE = 1.0
 
 
 class WarmProcess(SpawnerProcess):
@@ -80,11 +82,21 @@ class WarmProcess(SpawnerProcess):
             raise SpawnerUnavailable(str(message.get("reason")))
 
     def abort(self) -> None:
-        """End it at once: it has not forked anything yet."""
+        """End it: it has not forked any kernel yet.
+
+        The end of the socket ends it within milliseconds; a moment for it to take its
+        rehearsal's files along.
+        """
+        # Closing alone would not end it while another thread still waits for an answer.
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)
         self._control.close()
-        # A child of this process that was not reaped: the number is still its own.
-        self._process.kill()
-        self._process.wait()
+        try:
+            self._process.wait(_ABORT_PATIENCE)
+        except subprocess.TimeoutExpired:
+            # A child of this process that was not reaped: the number is still its own.
+            self._process.kill()
+            self._process.wait()
 
 
 __all__ = ["READY_TIMEOUT", "WarmProcess"]

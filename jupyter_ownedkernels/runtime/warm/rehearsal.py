@@ -19,6 +19,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 from typing import Any, NamedTuple
@@ -81,11 +82,14 @@ class _Patterns:
         return self._compile(pattern, flags)
 
 
-def rehearse(unload: list[str], timeout: float = TIMEOUT) -> Rehearsal:
-    """Boot a kernel in a child, which is gone when this returns.
+def rehearse(
+    unload: list[str], owner: socket.socket | None = None, timeout: float = TIMEOUT
+) -> Rehearsal | None:
+    """Boot a kernel in a child, which is gone when this returns, as are its files.
 
     ``unload`` names the modules that are there for the spawner's own sake: the child
-    forgets them, so that it sees which of them a kernel imports as well.
+    forgets them, so that it sees which of them a kernel imports as well. The answer is
+    None when the owner, at the other end of the socket, has ended meanwhile.
     """
     try:
         folder = tempfile.mkdtemp(prefix="ownedkernels-")
@@ -104,13 +108,15 @@ def rehearse(unload: list[str], timeout: float = TIMEOUT) -> Rehearsal:
             os._exit(1)
     os.close(writer)
     try:
-        told = _read(reader, timeout)
+        told = _read(reader, owner, timeout)
     finally:
         # A child of ours that is not reaped yet: nobody else can have its number.
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         os.close(reader)
         shutil.rmtree(folder, ignore_errors=True)
+    if told is None:
+        return None
     try:
         answer = json.loads(told)
     except ValueError:
@@ -121,11 +127,15 @@ def rehearse(unload: list[str], timeout: float = TIMEOUT) -> Rehearsal:
     return Rehearsal(answer["modules"], answer["late"], answer["unneeded"], patterns)
 
 
-def _read(reader: int, timeout: float) -> bytes:
+def _read(reader: int, owner: socket.socket | None, timeout: float) -> bytes | None:
     poller = select.poll()
     poller.register(reader, select.POLLIN)
+    if owner is not None:
+        poller.register(owner, 0)
     chunks = []
-    while poller.poll(timeout * 1000):
+    while ready := poller.poll(timeout * 1000):
+        if reader not in [fd for fd, _ in ready]:
+            return None
         chunk = os.read(reader, 65536)
         if not chunk:
             break

@@ -68,6 +68,14 @@ def _die_with_owner(control: socket.socket, wanted: bool) -> None:
     flags = fcntl.fcntl(control, fcntl.F_GETFL)
     flags = flags | os.O_ASYNC if wanted else flags & ~os.O_ASYNC
     fcntl.fcntl(control, fcntl.F_SETFL, flags)
+    if wanted and _has_hung_up(control):
+        os._exit(1)  # before that: there is no signal to come
+
+
+def _has_hung_up(control: socket.socket) -> bool:
+    poller = select.poll()
+    poller.register(control, 0)
+    return bool(poller.poll(0))
 
 
 def _settle_threads() -> None:
@@ -99,12 +107,15 @@ def main(
     for fd in (control_fd, owner_pidfd):
         os.set_inheritable(fd, False)
     control = socket.socket(fileno=control_fd)
-    _die_with_owner(control, True)
     template = Template(at_start)
     troubles: list[str] = []
     reason = gate.not_ipykernel(plan["module"])
     if reason is None:
-        reason = template.import_base()
+        rehearsal = template.rehearse(control)
+        if rehearsal is None:
+            return None
+        _die_with_owner(control, True)
+        reason = template.import_base(rehearsal)
         troubles = template.import_preload(plan["preload"])
         _settle_threads()
         signal.set_wakeup_fd(-1)

@@ -9,6 +9,7 @@ import gc
 import importlib.machinery
 import os
 import re
+import socket
 import sys
 import time
 import types
@@ -20,7 +21,7 @@ from ..child import Unwind
 from . import gate, title
 from .leftovers import PYTHONS_OWN, Leftovers, settle
 from .needs import Needs
-from .rehearsal import rehearse
+from .rehearsal import Rehearsal, rehearse
 from .shelf import Shelf
 from .standby import Standby
 
@@ -50,12 +51,15 @@ class Template:
         self.kernel: Callable[[], str] | None = None
         """In a forked child: makes it the kernel, and answers the module to run."""
 
-    def import_base(self) -> str | None:
+    def rehearse(self, owner: socket.socket) -> Rehearsal | None:
+        """Learn what a kernel imports; None when the owner has ended meanwhile."""
+        return rehearse(self._machinery, owner)
+
+    def import_base(self, rehearsal: Rehearsal) -> str | None:
         """Import what a kernel has; the reason if that is not known.
 
         What only this process needs, and a kernel has not, is taken out of each child.
         """
-        rehearsal = rehearse(self._machinery)
         self._foreign = rehearsal.unneeded
         with self._needs:
             for name in rehearsal.modules:
