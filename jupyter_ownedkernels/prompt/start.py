@@ -28,7 +28,8 @@ class PromptKernelManager(AsyncIOLoopKernelManager):
             await bare(self, **kw)
         except Exception as error:
             self._ready.set_exception(error)
-            self.log.exception(error)
+            # Asked for what it was given: a failure that nobody else asks for is no surprise.
+            self.log.exception(self._ready.exception())
             raise
         if self.owns_kernel:
             self._ready.set_result(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -65,6 +66,20 @@ async def test_a_start_that_fails_is_told_by_the_future(jp_serverapp: ServerApp)
     with pytest.raises(RuntimeError, match="no such option"):
         await manager.start_kernel(kernel_name="python3", kernel_id="k-1-2-3-4", cwd=Refusing())
     assert "k-1-2-3-4" not in manager
+
+
+async def test_a_failure_that_nobody_asks_for_is_no_surprise(jp_serverapp: ServerApp) -> None:
+    """The log has it; a second start makes another future."""
+    manager: Any = jp_serverapp.kernel_manager
+    kernel = manager.kernel_manager_factory(parent=manager, kernel_name="python3")
+    surprises: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, told: surprises.append(told))
+    with pytest.raises(RuntimeError, match="no such option"):
+        await kernel.start_kernel(cwd=Refusing())
+    await kernel.start_kernel()
+    gc.collect()
+    assert surprises == []
+    await kernel.shutdown_kernel(now=True)
 
 
 class Refusing:
