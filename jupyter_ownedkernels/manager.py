@@ -178,9 +178,11 @@ class OwnedKernelManager(AsyncMappingKernelManager):
 
         Raises 404 for a kernel that was not there when it was called.
         """
-        if kernel_id not in self and kernel_id in self._pending_kernels:
-            _set_end_is_wished(self._starting.get(kernel_id), True)
-            await asyncio.wait([self._pending_kernels[kernel_id]])
+        if kernel_id in self._pending_kernels:
+            # Listed already or not: a start that has not begun yet would wait for our turn.
+            starting = self._starting.get(kernel_id) or self._kernels.get(kernel_id)
+            _set_end_is_wished(starting, True)
+            await self._settled(kernel_id)
             if kernel_id not in self:  # the start has failed
                 return
         self._check_kernel_id(kernel_id)
@@ -189,23 +191,40 @@ class OwnedKernelManager(AsyncMappingKernelManager):
             _set_end_is_wished(kernel, True)
         if kernel_id in self._culling:
             self._ownership.wish(kernel_id, "culled")
-        async with self._turn(kernel_id):
-            if self._kernels.get(kernel_id) is not kernel:
-                return
-            try:
+        turn = self._turn(kernel_id)
+        await turn.acquire()
+
+        def over(_: object = None) -> None:
+            # Only a shutdown that failed leaves the kernel here, to be tried again.
+            _set_end_is_wished(kernel, False)
+            if kernel_id not in self:
+                self._turns.pop(kernel_id, None)
+            turn.release()
+
+        ending: asyncio.Future[Any] | None = None
+        try:
+            if self._kernels.get(kernel_id) is kernel:
                 await super()._async_shutdown_kernel(kernel_id, now=now, restart=restart)
-            finally:
-                # Only a shutdown that failed leaves the kernel here, to be tried again.
-                _set_end_is_wished(kernel, False)
-                if kernel_id not in self:
-                    self._turns.pop(kernel_id, None)
+                # With ``use_pending_kernels`` it goes on, and so does its turn.
+                ending = self._pending_kernels.get(kernel_id)
+        finally:
+            if ending is None or ending.done():
+                over()
+            else:
+                ending.add_done_callback(over)
 
     shutdown_kernel = _async_shutdown_kernel  # type: ignore[assignment]
+
+    async def _settled(self, kernel_id: str) -> None:
+        """Wait for the end of a start, or of an end, that is under way."""
+        if kernel_id in self._pending_kernels:
+            await asyncio.wait([self._pending_kernels[kernel_id]])
 
     async def _async_restart_kernel(self, kernel_id: str, now: bool = False) -> Any:
         """Restart a kernel after what is being done with it; nothing when it is to end."""
         self._check_kernel_id(kernel_id)
         kernel = self.get_kernel(kernel_id)
+        await self._settled(kernel_id)
         async with self._turn(kernel_id):
             if self._kernels.get(kernel_id) is not kernel:
                 return None
@@ -236,10 +255,12 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         ids = {*self.list_kernel_ids(), *self._pending_kernels}
         if not ids:
             return
-        tasks = {
-            asyncio.ensure_future(self.shutdown_kernel(kernel_id, now=now)): kernel_id
-            for kernel_id in ids
-        }
+
+        async def end(kernel_id: str) -> None:
+            await self.shutdown_kernel(kernel_id, now=now)
+            await self._settled(kernel_id)
+
+        tasks = {asyncio.ensure_future(end(kernel_id)): kernel_id for kernel_id in ids}
         bound = max((k.shutdown_wait_time for k in self._kernels.values()), default=5.0)
         done, late = await asyncio.wait(tasks, timeout=bound + _SHUTDOWN_MARGIN)
         for task in late:
