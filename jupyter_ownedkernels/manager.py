@@ -69,7 +69,15 @@ class OwnedServerKernelManager(ServerKernelManager, PromptKernelManager):
     async def start_kernel(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """The first start. A kernel that dies at once is restarted after it, not during."""
         async with self.turn:
-            return await super().start_kernel(*args, **kwargs)
+            try:
+                return await super().start_kernel(*args, **kwargs)
+            except BaseException:
+                if self.has_kernel:
+                    # It runs, and what was to come after that failed. Nobody else will end it.
+                    self.stop_restarter()
+                    await self._async_kill_kernel()
+                    await self.cleanup_resources()
+                raise
 
     async def _async_start_kernel(self, **kw: Any) -> None:
         if self.end_is_wished:

@@ -89,6 +89,7 @@ APPLICATION = "ipykernel.kernelapp:IPKernelApp"
 
 # A module, then a way from there to the name; ``()`` makes an instance.
 RELIED_ON: dict[str, Any] = {
+    f"{MANAGER}._async_kill_kernel": Coroutine(),
     f"{MANAGER}._async_start_kernel": Coroutine(wraps=True),
     f"{MANAGER}._async_wait": Coroutine(),
     f"{MANAGER}()._connection_file_written": flag,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,6 +14,7 @@ from jupyter_server.serverapp import ServerApp
 from support.cells import Cells
 
 from jupyter_ownedkernels import ownership
+from jupyter_ownedkernels.manager import OwnedServerKernelManager
 from jupyter_ownedkernels.prompt.websocket import PromptWebsocketConnection
 
 Connect = Callable[[str], Awaitable[Cells]]
@@ -105,6 +107,28 @@ async def test_a_start_that_is_cancelled_while_it_is_put_on_record(
         await asyncio.sleep(0.01)
     while owned.kernel("k-5-6-7-8").state.value != "ended":
         await asyncio.sleep(0.01)
+
+
+class WithTrouble(OwnedServerKernelManager):
+    """A user's own: what it does once the kernel runs fails."""
+
+    async def _async_post_start_kernel(self, **kw: Any) -> None:
+        await super()._async_post_start_kernel(**kw)
+        raise RuntimeError("after the start")
+
+
+async def test_a_start_that_fails_at_its_end_leaves_no_kernel(jp_serverapp: ServerApp) -> None:
+    """It would run on, and be restarted, without a place in any list."""
+    manager: Any = jp_serverapp.kernel_manager
+    manager.kernel_manager_factory = WithTrouble
+    with pytest.raises(RuntimeError, match="after the start"):
+        await manager.start_kernel(kernel_name="python3")
+    (kernel,) = ownership.current().kernels()
+    assert kernel.record.process is not None
+    assert kernel.state.value == "ended"
+    assert not os.path.exists(kernel.record.connection_file)
+    assert kernel.last_exit is not None
+    assert kernel.last_exit.cause == "shutdown"
 
 
 # jupyter_client has made the coroutine of the start by then, and nobody runs it.
