@@ -5,14 +5,32 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import subprocess
 import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from jupyter_ownedkernels.launching import readiness
-from jupyter_ownedkernels.runtime import procfs
+from jupyter_ownedkernels.runtime import listening, procfs
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+
+
+Listeners = Callable[..., dict[int, set[int]]]
+
+
+@pytest.fixture(params=["netlink", "no netlink", "proc"])
+def listeners(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Listeners]:
+    if request.param == "proc":
+        yield procfs.tcp_listeners
+        return
+    diag = request.param == "netlink"
+    monkeypatch.setattr(listening, "_has_sock_diag", diag)
+    yield listening.tcp_listeners
+    assert listening._has_sock_diag is diag, "a container without it, or a defect"
 
 
 def mine(found: dict[int, set[int]], inodes: list[int]) -> dict[int, set[int]]:
@@ -21,7 +39,7 @@ def mine(found: dict[int, set[int]], inodes: list[int]) -> dict[int, set[int]]:
     return {port: sockets for port, sockets in kept.items() if sockets}
 
 
-def test_listeners_among_other_sockets() -> None:
+def test_listeners_among_other_sockets(listeners: Listeners) -> None:
     """Connections, also those to and from a port that is asked for, are no listeners."""
     with contextlib.ExitStack() as stack:
         made = [socket.socket() for _ in range(4)]
@@ -36,17 +54,17 @@ def test_listeners_among_other_sockets() -> None:
         ports = [one.getsockname()[1] for one in made]
         inodes = [os.fstat(one.fileno()).st_ino for one in made]
         expected = {ports[0]: {inodes[0]}, ports[3]: {inodes[3]}}
-        assert mine(procfs.tcp_listeners(wanted=ports), inodes) == expected
-        assert mine(procfs.tcp_listeners(os.getpid(), ports), inodes) == expected
-        assert mine(procfs.tcp_listeners(), inodes) == expected
-        assert procfs.tcp_listeners(wanted=()) == {}
+        assert mine(listeners(wanted=ports), inodes) == expected
+        assert mine(listeners(os.getpid(), ports), inodes) == expected
+        assert mine(listeners(), inodes) == expected
+        assert listeners(wanted=()) == {}
         listening.close()
         bound.listen()
         expected = {ports[2]: {inodes[2]}, ports[3]: {inodes[3]}}
-        assert mine(procfs.tcp_listeners(wanted=ports), inodes) == expected
+        assert mine(listeners(wanted=ports), inodes) == expected
 
 
-def test_many_and_of_both_families() -> None:
+def test_many_and_of_both_families(listeners: Listeners) -> None:
     """More rows than one read gives, and the port in the second of the two tables."""
     with contextlib.ExitStack() as stack:
         made = []
@@ -62,16 +80,14 @@ def test_many_and_of_both_families() -> None:
         assert len(made) >= 196
         expected = {one.getsockname()[1]: {os.fstat(one.fileno()).st_ino} for one in made}
         inodes = [inode for sockets in expected.values() for inode in sockets]
-        assert mine(procfs.tcp_listeners(wanted=expected), inodes) == expected
+        assert mine(listeners(wanted=expected), inodes) == expected
 
 
-def test_of_a_process_that_is_gone() -> None:
-    assert procfs.tcp_listeners(2**22 + 1) == {}
+def test_of_a_process_that_is_gone(listeners: Listeners) -> None:
+    assert listeners(2**22 + 1) == {}
 
 
-@pytest.mark.parametrize("diag", [True, False], ids=["netlink", "proc"])
-def test_readiness_looks_at_both_families(monkeypatch: pytest.MonkeyPatch, diag: bool) -> None:
-    monkeypatch.setattr(readiness, "_has_sock_diag", diag)
+def test_readiness_looks_at_both_families() -> None:
     with contextlib.ExitStack() as stack:
         made = [stack.enter_context(socket.socket()) for _ in range(2)]
         with contextlib.suppress(OSError):
@@ -87,5 +103,22 @@ def test_readiness_looks_at_both_families(monkeypatch: pytest.MonkeyPatch, diag:
             assert readiness.is_ready(info) is False
             one.listen()
         assert readiness.is_ready(info) is True
-        assert readiness._has_sock_diag is diag, "a container without it, or a defect"
         assert len(info) == len(made)
+
+
+def test_of_a_process_in_another_network(listeners: Listeners) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a network")
+    code = (
+        "import socket, sys; s = socket.socket(); s.bind(('', 5)); s.listen();"
+        "print(s.fileno(), flush=True); sys.stdin.read()"
+    )
+    command = ["unshare", "-n", sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as there:
+        assert there.stdout is not None
+        fd = int(there.stdout.readline())
+        inode = os.stat(f"/proc/{there.pid}/fd/{fd}").st_ino
+        assert listeners(there.pid) == {5: {inode}}
+        assert listeners(there.pid, [5]) == {5: {inode}}
+        assert inode not in listeners().get(5, set())
+        there.communicate()

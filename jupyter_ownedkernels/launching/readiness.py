@@ -10,26 +10,17 @@ take a connection without a handshake for an error.
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..runtime import procfs
+from ..runtime import listening, procfs
 
 # The heartbeat is left out: no front end waits for it, and some kernels bind it late.
 _NEEDED = ("shell_port", "iopub_port", "stdin_port", "control_port")
 # ipykernel binds its ports first, and a little later says what SIGINT is to do: 2 ms at
 # most, if it is let run.
 _SETTLING = 0.25
-_NETLINK_SOCK_DIAG = 4
-_SOCK_DIAG_BY_FAMILY = 20
-_NLMSG_DONE = 3
-_DUMP = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
-_TCP_LISTEN = 10
-_FAMILIES = (socket.AF_INET, socket.AF_INET6)
-_has_sock_diag = hasattr(socket, "AF_NETLINK")
 # A look takes 0.1 ms; a kernel takes 40 (forked) to thousands of milliseconds to bind.
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.02
@@ -68,48 +59,16 @@ def _listening_just_now() -> set[int]:
 
 def _listening() -> set[int]:
     """TCP ports on which something listens, of both families."""
-    global _has_sock_diag
-    if _has_sock_diag:
-        try:
-            with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as link:
-                link.settimeout(1.0)
-                return set().union(*(_dump(link, family) for family in _FAMILIES))
-        except (OSError, struct.error):
-            # An old kernel, or a container that forbids it.
-            _has_sock_diag = False
-    return set(procfs.tcp_listeners())
-
-
-def _dump(link: socket.socket, family: int) -> set[int]:
-    """Ask the kernel for listening sockets only: inet_diag_req_v2 and its answers.
-
-    In /proc/net/tcp the kernel goes through its table of all connections to find that
-    there are none: 4 to 6 ms for each look, this 0.1 to 1.
-    """
-    request = struct.pack("=BBBxI48x", family, socket.IPPROTO_TCP, 0, 1 << _TCP_LISTEN)
-    header = struct.pack("=IHHII", 16 + len(request), _SOCK_DIAG_BY_FAMILY, _DUMP, 1, 0)
-    link.send(header + request)
-    ports: set[int] = set()
-    while True:
-        answer, offset = link.recv(1 << 17), 0
-        while offset < len(answer):
-            length, kind = struct.unpack_from("=IH", answer, offset)
-            if kind == _NLMSG_DONE:
-                return ports
-            if kind != _SOCK_DIAG_BY_FAMILY:
-                raise OSError("the kernel does not list sockets")
-            # After a header of 16 bytes and four of family, state and timers.
-            ports.add(struct.unpack_from("!H", answer, offset + 20)[0])
-            offset += (length + 3) & ~3
+    return set(listening.tcp_listeners())
 
 
 def is_ready(
-    connection_info: Mapping[str, Any], listening: Callable[[], set[int]] = _listening
+    connection_info: Mapping[str, Any], look: Callable[[], set[int]] = _listening
 ) -> bool | None:
     """Whether all needed ports listen. None: this connection cannot be looked at."""
     ports, sockets = ports_of(connection_info), _sockets_of(connection_info)
     if ports:
-        return set(ports) <= listening()
+        return set(ports) <= look()
     if sockets:
         accepting = procfs.unix_listeners()
         return all(path in accepting for path in sockets)

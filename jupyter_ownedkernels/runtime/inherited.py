@@ -56,9 +56,10 @@ def _signals(mask: bytes) -> list[int]:
 def put_on(wanted: dict[str, Any]) -> None:
     """In the forked child. What may not be changed (a limit that was lowered, say) stays."""
     os.umask(wanted["umask"])
-    _ignore(frozenset(wanted["ignored"]))
     signal.pthread_sigmask(signal.SIG_SETMASK, wanted["blocked"])
     now = of_this_thread() or {}
+    if now.get("ignored") != wanted["ignored"]:
+        _ignore(frozenset(wanted["ignored"]))
     for name, put in _PUT.items():
         if now.get(name) != wanted[name]:
             try:

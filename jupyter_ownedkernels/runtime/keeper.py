@@ -213,8 +213,9 @@ class Keeper:
         if kernel is None:
             return
         self._note_session(kernel.session)
-        # A wrapper may have put the kernel into a memory cgroup of its own.
-        self._memory = oom.memory_of(kernel.pid)
+        if kernel.pid != self._launched:
+            # A wrapper may have put the kernel into a memory cgroup of its own.
+            self._memory = oom.memory_of(kernel.pid)
         self._tell(
             {
                 "op": "kernel",

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Callable, NamedTuple
 
-from . import procfs
+from . import listening, procfs
 from .procfs import Stat
 
 # Far more than an exec takes; a process may have wiped its vector, and is not waited for.
@@ -121,7 +121,7 @@ class Facts:
         if listeners and self.ports and not self.listeners and processes:
             # Of the kernel's own network namespace, should a wrapper have made one.
             where = self.kernel or next(iter(processes.values()))
-            for inodes in procfs.tcp_listeners(where.pid, self.ports).values():
+            for inodes in listening.tcp_listeners(where.pid, self.ports).values():
                 self.listeners |= inodes
         return self.kernel
 
