@@ -91,10 +91,11 @@ def test_after_the_end(workspace: Workspace, owner: Owner) -> None:
     for _ in range(20):
         owner.run("managers['stubborn'].provisioner.process.launch.signal(2)")
     assert census.left_after(procs.values(), GONE_WITHIN) == set()
-    census.wait_until(lambda: not census.runs(keeper), 10, "the keeper leaves")
     report = owner.run(
         "retired = managers['stubborn'].provisioner.process.launch.retired\n"
         "exited = managers['stubborn'].provisioner.process.launch.exited\n"
         "result = [len(retired.result(10)), exited.result(10).status]"
     )
     assert report == [0, -9], "the keeper was to come to its regular end"
+    owner.shut_down("stubborn", now=True)
+    census.wait_until(lambda: not census.runs(keeper), 10, "the keeper leaves")
