@@ -226,18 +226,17 @@ class OwnedProvisioner(OnRecord):
             unwanted = getattr(self.parent, "end_is_wished", False)
             return unwanted or process.poll() is not None
 
-        await self._start_up.wait(info, is_pointless, timeout)
-        self._tell_when_ready()
+        self._tell_when_ready(await self._start_up.wait(info, is_pointless, timeout))
         self._release_ports(has_ended=process.poll() is not None)
 
-    def _tell_when_ready(self) -> None:
+    def _tell_when_ready(self, ready: bool = False) -> None:
         """Have the keeper look for the kernel process, once there is certain to be one.
 
         A wrapper may take longer than any wait until it has made the kernel, and must not
         be taken for it.
         """
         info = cast("Mapping[str, Any]", self.connection_info)
-        if not self._ready_told and is_ready(info) is not False:
+        if not self._ready_told and (ready or is_ready(info) is not False):
             process = self.process
             if isinstance(process, OwnedProcess):
                 process.ready()

@@ -84,11 +84,11 @@ class StartUp:
 
     async def wait(
         self, connection_info: Mapping[str, Any], has_ended: Callable[[], bool], timeout: float
-    ) -> None:
+    ) -> bool:
         """As :func:`wait_until_ready`."""
         self.waiting = True
         try:
-            await wait_until_ready(connection_info, has_ended, timeout)
+            return await wait_until_ready(connection_info, has_ended, timeout)
         finally:
             self.waiting = False
             self._ended_at = time.monotonic()
