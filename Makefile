@@ -49,7 +49,7 @@ lint: dev ## ruff, mypy, eslint, prettier, stylelint
 # run once more by itself: a defect fails again, and the first output is there to be read.
 .PHONY: pytest
 pytest: dev ## Python tests
-	python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS) || \
+	python -m pytest -n 3 --dist loadfile $(PYTEST_ARGS) || \
 	python -m pytest --last-failed --last-failed-no-failures none $(PYTEST_ARGS)
 
 .PHONY: jest

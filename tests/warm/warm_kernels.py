@@ -24,14 +24,19 @@ from jupyter_ownedkernels.launching.warm import WarmPool
 PATIENCE = 60.0
 
 
-def until(condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
-    """The first true answer; AssertionError when there is none in time."""
+def until(
+    condition: Callable[[], Any],
+    what: str,
+    patience: float = PATIENCE,
+    more: Callable[[], object] = str,
+) -> Any:
+    """The first true answer; AssertionError, which says ``more``, when there is none in time."""
     deadline = time.monotonic() + patience
     while True:
         answer = condition()
         if answer:
             return answer
-        assert time.monotonic() < deadline, f"never: {what}"
+        assert time.monotonic() < deadline, f"never: {what} {more()}"
         time.sleep(0.01)
 
 
@@ -143,16 +148,28 @@ class Kennel:
 
     def standby(self, **changes: Any) -> Launch:
         """A launch that claims a booted kernel; the first launch of a kind makes one."""
+        waiting = self.pool.standby
         if not self.pool.to_json()[-1]["standby"]:
+            waiting.reason = None
             self.forked(**{**changes, "cwd": "/"})
             self.warm_up()
-            until(lambda: self.pool.to_json()[-1]["standby"], "a standby kernel")
+            until(
+                lambda: self.pool.to_json()[-1]["standby"] or waiting.reason,
+                "a standby kernel",
+                more=self.state,
+            )
+            if waiting.reason:
+                raise WarmLost(waiting.reason)
         argv, environment = [*self.argv, "/x.json"], self.environment
         ports = self.pool.reserve(argv, environment, "/x.json")
         assert ports is not None
         launch = self.forked(self.request(ports, **changes))
         assert launch is not None
         return launch
+
+    def state(self) -> object:
+        """Of warm spawners and standby kernels, for the message of a failure."""
+        return self.pool.to_json(), vars(self.pool.standby)
 
     def kernel(self, launch: Launch | None) -> Kernel:
         """The kernel of a launch, once it answers."""

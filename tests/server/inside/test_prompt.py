@@ -164,12 +164,15 @@ async def test_that_somebody_listens_is_no_activity(
     manager: Any = jp_serverapp.kernel_manager
     forked = await fork()
     first = await connect(forked)
-    await first.run("pass")
-    before = manager.get_kernel(forked).last_activity
     heard: list[bytes] = []
     stream = manager.get_kernel(forked)._activity_stream
     record = stream._recv_callback
     stream.on_recv(lambda parts: (record(parts), heard.extend(parts)))
+    await first.run("pass")
+    # The server hears of it by itself, maybe later than the one who has asked.
+    while b'"idle"' not in b"".join(heard).partition(b'"execute_input"')[2]:
+        await asyncio.sleep(0.01)
+    before = manager.get_kernel(forked).last_activity
     await connect(forked)
     while not any(b"iopub_welcome" in part for part in heard):
         await asyncio.sleep(0.01)
