@@ -21,6 +21,7 @@ from support.owner import Owner
 from support.workspace import Workspace
 
 from jupyter_ownedkernels import __version__
+from jupyter_ownedkernels.cli import main as cli
 from jupyter_ownedkernels.cli.doctor import short_ids
 from jupyter_ownedkernels.cli.output import duration, memory, printable
 
@@ -642,3 +643,8 @@ def test_short_ids_stay_unique() -> None:
     assert len(set(short.values())) == 4
     for whole, beginning in short.items():
         assert [one for one in ids if one.startswith(beginning)] == [whole]
+
+
+def test_completion_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["completion", "bash"]) == 0
+    assert "complete -F" in capsys.readouterr().out

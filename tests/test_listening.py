@@ -87,6 +87,7 @@ def test_of_a_process_that_is_gone(listeners: Listeners) -> None:
     assert listeners(2**22 + 1) == {}
 
 
+@pytest.mark.usefixtures("listeners")
 def test_readiness_looks_at_both_families() -> None:
     with contextlib.ExitStack() as stack:
         made = [stack.enter_context(socket.socket()) for _ in range(2)]

@@ -164,7 +164,7 @@ class Estates:
         if not self.claimed:
             return
         # Before the look: what a server writes that starts meanwhile is not in it.
-        listing = connections.candidates(self._runtime_dirs)
+        listing = connections.candidates(self._runtime_dirs) if only is None else None
         owners = self.look()
         alive: set[str] = set()
         for estate in self.claimed.values():
@@ -173,7 +173,7 @@ class Estates:
                 if not chosen or not self._settle_launch(estate, launch, owners, ended):
                     alive.add(launch.launch_id)
         self._remove_files(owners, alive, only)
-        if only is None:
+        if listing is not None:
             self._remove_files_of_servers(owners, listing)
 
     def _settle_launch(

@@ -12,7 +12,7 @@ import select
 import signal
 from typing import Any, Callable
 
-from . import inherited, lineage
+from . import inherited, lineage, waiting
 
 # As subprocess.Popen does: Python itself ignores these, a program expects the default.
 _RESTORED = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
@@ -56,7 +56,10 @@ def start(
             _give_up(tell, None, repr(error), None)
         os._exit(255)
     os.close(tell)
-    told = _heard(report, unwanted)
+    try:
+        told = waiting.read_all(report, unwanted)
+    finally:
+        os.close(report)
     if not told:
         return pid, None
     failure = json.loads(told)
@@ -64,21 +67,6 @@ def start(
     is_folder = folder is not None and failure["filename"] == folder
     failure["stage"] = "chdir" if is_folder else "exec"
     return pid, failure
-
-
-def _heard(report: int, unwanted: select.poll) -> bytes:
-    """The whole report; nothing when the launch is unwanted before its end."""
-    unwanted.register(report, select.POLLIN)
-    told = b""
-    try:
-        while report in [fd for fd, _ in unwanted.poll()]:
-            chunk = os.read(report, 4096)
-            if not chunk:
-                return told
-            told += chunk
-        return b""
-    finally:
-        os.close(report)
 
 
 def _give_up(tell: int, errno: int | None, text: str | None, filename: object) -> None:

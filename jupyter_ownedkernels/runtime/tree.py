@@ -108,8 +108,8 @@ class Facts:
         Called while the kernel lives, since afterwards neither can be read any more.
         With ``settle`` (the kernel is up, no user code has run yet) the answer is kept:
         a console that a cell starts with the same connection file is not the kernel.
-        ``listeners`` false leaves out what it listens on: up to 10 ms where it listens
-        on nothing, too much for each of several looks in a row.
+        ``listeners`` false leaves out what it listens on: up to 10 ms where /proc has to
+        be read for it, too much for each of several looks in a row.
         """
         if not self._settled:
             kernel = kernel_process(processes, self.connection_file)

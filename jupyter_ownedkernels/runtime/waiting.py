@@ -1,8 +1,9 @@
-"""Sleeping in poll() until a child ends: what spawner and keeper share."""
+"""Sleeping in poll() until a child ends or has told all: what spawner and keeper share."""
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 
 
@@ -31,6 +32,23 @@ def drain(fd: int) -> None:
             pass
     except BlockingIOError:
         pass
+
+
+def read_all(fd: int, poller: select.poll, timeout: float | None = None) -> bytes | None:
+    """What a child writes to a pipe, until its end or until ``timeout`` seconds pass in silence.
+
+    None when ``poller`` has something else to tell first: whoever waits has to give it up.
+    """
+    poller.register(fd, select.POLLIN)
+    told = b""
+    while ready := poller.poll(milliseconds(timeout)):
+        if fd not in [one for one, _ in ready]:
+            return None
+        chunk = os.read(fd, 65536)
+        if not chunk:
+            break
+        told += chunk
+    return told
 
 
 def milliseconds(pause: float | None) -> int | None:

@@ -196,13 +196,18 @@ def stop(pid: int) -> None:
     until(lambda: (procfs.stat(pid) or pytest.fail("it has ended")).state == "T", "that it stops")
 
 
-def test_one_that_is_stopped_is_not_waited_for(ready: Kennel) -> None:
+def lost_when_stopped(ready: Kennel, reason: str) -> None:
+    """It is stopped after its reservation; the claim fails for this reason, and it is ended."""
     pid = waiting(ready)
     ports = reserve(ready)
     stop(pid)
-    with pytest.raises(WarmLost, match="stopped"):
+    with pytest.raises(WarmLost, match=reason):
         ready.forked(ready.request(ports))
     gone(pid)
+
+
+def test_one_that_is_stopped_is_not_waited_for(ready: Kennel) -> None:
+    lost_when_stopped(ready, "stopped")
 
 
 def test_one_that_was_stopped_before_is_passed_over_and_replaced(ready: Kennel) -> None:
@@ -220,12 +225,7 @@ def test_one_that_does_not_answer_is_given_up(
     """Without a sign of the reason: the system lets it run, but it does not."""
     monkeypatch.setattr(launcher_standby, "_CLAIM_TIMEOUT", 0.3)
     monkeypatch.setattr(launcher_standby.Standby, "is_stopped", False)
-    pid = waiting(ready)
-    ports = reserve(ready)
-    stop(pid)
-    with pytest.raises(WarmLost, match="timed out"):
-        ready.forked(ready.request(ports))
-    gone(pid)
+    lost_when_stopped(ready, "timed out")
 
 
 def test_a_reservation_that_nobody_uses_ends(

@@ -24,7 +24,7 @@ import sys
 import tempfile
 from typing import Any, NamedTuple
 
-from .. import PORT_NAMES, lineage
+from .. import PORT_NAMES, lineage, waiting
 
 TIMEOUT = 60.0
 # The reply to the cell leaves in another thread, which may still have to import.
@@ -107,8 +107,11 @@ def rehearse(
         finally:
             os._exit(1)
     os.close(writer)
+    poller = select.poll()
+    if owner is not None:
+        poller.register(owner, 0)
     try:
-        told = _read(reader, owner, timeout)
+        told = waiting.read_all(reader, poller, timeout)
     finally:
         # A child of ours that is not reaped yet: nobody else can have its number.
         os.kill(pid, signal.SIGKILL)
@@ -125,22 +128,6 @@ def rehearse(
         return _nothing("the rehearsal failed: {}".format(answer["error"]))
     patterns = [(pattern, flags) for pattern, flags in answer["patterns"]]
     return Rehearsal(answer["modules"], answer["late"], answer["unneeded"], patterns)
-
-
-def _read(reader: int, owner: socket.socket | None, timeout: float) -> bytes | None:
-    poller = select.poll()
-    poller.register(reader, select.POLLIN)
-    if owner is not None:
-        poller.register(owner, 0)
-    chunks = []
-    while ready := poller.poll(timeout * 1000):
-        if reader not in [fd for fd, _ in ready]:
-            return None
-        chunk = os.read(reader, 65536)
-        if not chunk:
-            break
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 def _connection_file(folder: str) -> str:
