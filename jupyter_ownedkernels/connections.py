@@ -4,7 +4,9 @@ The only module that removes any (a keeper removes its own launch's, with the sa
 primitive). It never gives out what is secret in them: only ports and numbers leave it.
 
 What may be removed: a regular file of this user, no link, that lies directly in a
-Jupyter runtime folder under a name that Jupyter gives, or that a journal names. Whether
+Jupyter runtime folder under a name that Jupyter gives, or that a journal names. With it go
+the Unix sockets that it names (:mod:`.runtime.sockets`); those whose file is gone are files
+of their own. Whether
 anything uses it is asked in three ways (:func:`has_listener`, :func:`users_of`, and the
 journals of living owners, which the caller knows); each may answer "unknown".
 """
@@ -13,17 +15,16 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import json
 import os
 import re
 import socket
 import stat
 from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from .runtime import PORT_NAMES, files, procfs
+from .runtime import files, procfs, sockets
 from .runtime.files import FileIdentity, Removal, identity_of
-from .runtime.lock import READ_FLAGS
+from .runtime.sockets import Ports, ports_of
 
 __all__ = [
     "Answer",
@@ -39,16 +40,19 @@ __all__ = [
     "cut_short",
     "has_listener",
     "identity_of",
+    "in_use",
     "ports_of",
     "remove",
     "server_of",
+    "sockets_of",
     "users_of",
 ]
 
 # DOTALL: a name may hold newlines.
 _KERNEL = re.compile(r"kernel-.+\.json", re.DOTALL)
 _SERVER = re.compile(r"jpserver-([0-9]{1,10})(\.json|-open\.html)")
-_LARGEST = 64 << 10
+# As jupyter_client names them after the connection file.
+_SOCKET = re.compile(r"(kernel-.+)-ipc-[0-9]{1,5}", re.DOTALL)
 
 
 class Answer(enum.Enum):
@@ -70,7 +74,11 @@ class Candidate(NamedTuple):
     server_pid: int | None = None
     """For a server's file: the number in its name, of whatever host and time."""
     named: str = ""
-    """The path that users know it by, when a removal that was cut short has renamed it."""
+    """The path that users know it by, when a removal that was cut short has renamed it.
+
+    For a socket that of the connection file that named it.
+    """
+    is_socket: bool = False
 
     @property
     def known_as(self) -> str:
@@ -83,14 +91,6 @@ class Listing(NamedTuple):
 
     files: list[Candidate]
     unreadable: list[str]
-
-
-class Ports(NamedTuple):
-    """Where a kernel listens. ``ip`` is the path's beginning when transport is ipc."""
-
-    transport: str
-    ip: str
-    ports: tuple[int, ...]
 
 
 class Server(NamedTuple):
@@ -127,7 +127,8 @@ class Mentions(Protocol):
 def candidates(runtime_dirs: Iterable[str]) -> Listing:
     """``kernel-*.json`` and server files directly in these folders; regular files only.
 
-    Also those that a removal has renamed and a crash kept from being removed.
+    Also those that a removal has renamed and a crash kept from being removed, and Unix
+    sockets of kernels whose connection file is gone.
 
     The folder may be a link; a folder that is given twice, or by two paths, counts once.
     """
@@ -163,40 +164,32 @@ def cut_short(runtime_dirs: Iterable[str], known_as: Collection[str]) -> list[Ca
 def _candidate(entry: os.DirEntry[str]) -> Candidate | None:
     before = files.name_before(entry.name)
     name = before or entry.name
-    server = _SERVER.fullmatch(name)
-    if server is None and before != "" and not _KERNEL.fullmatch(name):
+    server, of_kernel = _SERVER.fullmatch(name), _SOCKET.fullmatch(name)
+    if server is None and of_kernel is None and before != "" and not _KERNEL.fullmatch(name):
         return None
     try:
         status = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(status.st_mode):
+    identity = FileIdentity.from_stat(status)
+    # It may be the wrong one, which was to be put back: its age counts from the rename.
+    since = status.st_mtime if before is None else max(status.st_mtime, status.st_ctime)
+    folder = os.path.dirname(entry.path)
+    if of_kernel is not None and stat.S_ISSOCK(status.st_mode):
+        file = os.path.join(folder, f"{of_kernel.group(1)}.json")
+        if os.path.lexists(file):  # It goes with that.
+            return None
+        return Candidate(entry.path, identity, status.st_uid, since, None, file, True)
+    if not stat.S_ISREG(status.st_mode) or (of_kernel is not None and server is None):
         return None
     pid = int(server.group(1)) if server else None
-    identity = FileIdentity.from_stat(status)
-    if before is None:
-        return Candidate(entry.path, identity, status.st_uid, status.st_mtime, pid)
-    # It may be the wrong one, which was to be put back: its age counts from the rename.
-    since = max(status.st_mtime, status.st_ctime)
-    known = os.path.join(os.path.dirname(entry.path), name)
+    known = "" if before is None else os.path.join(folder, name)
     return Candidate(entry.path, identity, status.st_uid, since, pid, known)
-
-
-def ports_of(path: str) -> Ports | None:
-    """Where the kernel of a connection file listens; None when the file does not tell."""
-    info = _load(path)
-    if info is None:
-        return None
-    transport, ip = info.get("transport", "tcp"), info.get("ip")
-    ports = tuple(info[name] for name in PORT_NAMES if type(info.get(name)) is int)
-    if not isinstance(transport, str) or not isinstance(ip, str) or not ports:
-        return None
-    return Ports(transport, ip, ports)
 
 
 def server_of(path: str) -> Server | None:
     """What a ``jpserver-*.json`` says, without its token; None when it says nothing."""
-    info = _load(path)
+    info = sockets.load(path)
     if info is None or type(info.get("pid")) is not int:
         return None
     port, root = info.get("port"), info.get("root_dir")
@@ -205,19 +198,14 @@ def server_of(path: str) -> Server | None:
     )
 
 
-def _load(path: str) -> dict[str, Any] | None:
-    try:
-        fd = os.open(path, READ_FLAGS)
-        try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                return None
-            data = os.read(fd, _LARGEST + 1)
-        finally:
-            os.close(fd)
-        info = json.loads(data) if len(data) <= _LARGEST else None
-    except (OSError, ValueError, RecursionError):
-        return None
-    return info if isinstance(info, dict) else None
+def sockets_of(path: str, ports: Ports | None) -> list[str]:
+    """The Unix sockets that a connection file names, and that would go with it."""
+    return sockets.of(path, ports)
+
+
+def in_use(paths: Collection[str]) -> bool:
+    """Whether something may have one of these Unix sockets bound. Asks the system now."""
+    return bool(paths) and sockets.are_used(paths)
 
 
 def has_listener(
@@ -295,7 +283,7 @@ def remove(
     runtime_dirs: Iterable[str] = (),
     recorded: bool = False,
 ) -> Removal:
-    """Remove one connection or server file; never raises.
+    """Remove one connection file with its sockets, a socket, or a server file; never raises.
 
     ``expected`` is the file that the decision was about: written again, or swapped for
     another, it stays. It must lie directly in one of ``runtime_dirs`` and be named as
@@ -307,13 +295,16 @@ def remove(
         return Removal("refused", "not a full path")
     before = files.name_before(name)
     shown = before or name
+    is_there = any(_same_folder(folder, one) for one in runtime_dirs)
+    if is_there and _SOCKET.fullmatch(shown):
+        return sockets.remove(path, expected)
     named = before == "" or bool(_KERNEL.fullmatch(shown) or _SERVER.fullmatch(shown))
-    if not (named and any(_same_folder(folder, one) for one in runtime_dirs)):
+    if not (named and is_there):
         if not recorded:
             return Removal("refused", "not a connection file in a Jupyter runtime folder")
         if identity_of(path) == expected and not _may_be_connection_file(path):
             return Removal("refused", "it does not look like a connection file")
-    return files.remove(path, expected)
+    return sockets.remove_file(path, expected)
 
 
 def _may_be_connection_file(path: str) -> bool:

@@ -30,7 +30,7 @@ from .launching.warm import WarmPool
 from .models import Cause, LaunchMode, LaunchRecord, OwnerRecord, State, Survivor
 from .owned_kernel import LEGAL, OwnedKernel, describe_exit, log_accident
 from .processes.orphans import retire_orphans
-from .runtime import files
+from .runtime import sockets
 from .settings import Settings
 
 log = logging.getLogger(__name__)
@@ -227,7 +227,7 @@ class Ownership:
                 self.ended(kernel, Exited(None), ())
             if kernel.state is State.ENDED:
                 if kernel.removes_file and kernel.record.connection_file:
-                    files.remove(kernel.record.connection_file)
+                    sockets.remove_file(kernel.record.connection_file)
                 if kernel.launch is not None:
                     kernel.launch.finish()
             elif kernel.launch is not None:

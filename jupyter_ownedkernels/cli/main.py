@@ -41,7 +41,8 @@ _DOCTOR_EPILOG = """\
 what is found:
   stray kernel    its owner is proven dead; ended by --fix
   stray process   left by such a kernel; ended by --fix
-  stale file      connection or server file that nothing can use; removed by --fix
+  stale file      connection or server file, or socket, that nothing can use;
+                  removed by --fix
   detached        left its kernel on purpose (nohup, setsid); ended by --fix --detached
   foreign         of another machine, boot or container; never touched
   unknown         not proven to be anything; never touched

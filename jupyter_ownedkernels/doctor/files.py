@@ -1,4 +1,4 @@
-"""Stale files: connection files and server files that nothing alive can belong to.
+"""Stale files: connection files, their sockets and server files that nothing alive can belong to.
 
 Fails closed: what cannot be read completely is called stale by nobody, and each doubt
 about one file keeps that file. Late questions (ports, mounts) are passed in.
@@ -7,7 +7,7 @@ about one file keeps that file. Late questions (ports, mounts) are passed in.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from .. import connections
@@ -35,6 +35,8 @@ class Questions:
     server_of: Callable[[str], Server | None] = connections.server_of
     why_shared: Callable[[str], str] = why_shared
     is_empty: Callable[[str], bool] = _is_empty
+    sockets_of: Callable[[str, Ports | None], list[str]] = connections.sockets_of
+    in_use: Callable[[Collection[str]], bool] = connections.in_use
 
 
 @dataclass
@@ -114,17 +116,19 @@ class _Judge:
         return found
 
     def kernel_file(self, file: Candidate) -> Item | None:
+        """Also a socket of a kernel whose connection file is gone."""
         name = os.path.basename(file.known_as)
         if file.uid != self._table.uid or name in self._owners.protected_names:
             return None
         launches = self._on_record.get(name, [])
         proofs = self._proofs_on_record(launches) if launches else self._proofs_without_record(file)
-        if proofs is None or not self._unused(file.path, proofs):
+        if proofs is None or not self._unused(file, proofs):
             return None
         if file.named:
             if connections.users_of(file.named, self._table).answer is not Answer.NO:
                 return None
-            proofs.append("its removal was cut short")
+            if not file.is_socket:
+                proofs.append("its removal was cut short")
         newest = max(launches, key=lambda known: known[1].generation, default=None)
         return self._item(file, proofs, newest)
 
@@ -142,8 +146,13 @@ class _Judge:
             return None
         return [f"no journal of a living owner names it, and it is {self._hours(file)} old"]
 
-    def _unused(self, path: str, proofs: list[str]) -> bool:
-        if self._ask.is_empty(path):
+    def _unused(self, file: Candidate, proofs: list[str]) -> bool:
+        path = file.path
+        if file.is_socket:
+            if self._ask.in_use([path]):
+                return False
+            proofs.append("its connection file is gone, and nothing is bound to it any more")
+        elif self._ask.is_empty(path):
             # Nobody could have connected: a crash came while it was written.
             proofs.append("it is empty")
         else:
@@ -151,6 +160,11 @@ class _Judge:
             if connections.has_listener(ports, self._table.listeners) is not Answer.NO:
                 return False
             proofs.append("nothing listens on its ports")
+            sockets = self._ask.sockets_of(path, ports)
+            if self._ask.in_use(sockets):
+                return False
+            if sockets:
+                proofs.append(f"with it: {len(sockets)} socket{'s' if len(sockets) > 1 else ''}")
         users = connections.users_of(path, self._table)
         if users.answer is Answer.UNKNOWN:
             self.blind = users.reason

@@ -52,8 +52,8 @@ def identity_of(path: str) -> FileIdentity | None:
         return None
 
 
-def remove(path: str, expected: FileIdentity | None = None) -> Removal:
-    """Remove a regular file of this user; never raises.
+def remove(path: str, expected: FileIdentity | None = None, *, socket: bool = False) -> Removal:
+    """Remove a regular file of this user, or a Unix ``socket`` instead; never raises.
 
     ``expected`` is what the caller looked at when it decided; a keeper gives none, it
     knows the connection file of its own launch by the exact path. Links are refused as
@@ -63,22 +63,22 @@ def remove(path: str, expected: FileIdentity | None = None) -> Removal:
     if not name:
         return Removal("refused", "not a file")
     if not _HAS_DIR_FD:
-        return _remove_by_path(path, expected)
+        return _remove_by_path(path, expected, socket)
     try:
         folder_fd = os.open(folder, _FOLDER_FLAGS)
     except OSError as error:
         return _failure(error)
     try:
-        return _remove_at(folder_fd, name, expected)
+        return _remove_at(folder_fd, name, expected, socket)
     except OSError as error:
         return _failure(error)
     finally:
         os.close(folder_fd)
 
 
-def _remove_at(folder_fd: int, name: str, expected: FileIdentity | None) -> Removal:
+def _remove_at(folder_fd: int, name: str, expected: FileIdentity | None, socket: bool) -> Removal:
     status = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
-    objection = _objection(status, expected)
+    objection = _objection(status, expected, socket)
     if objection is not None:
         return objection
     looked_at = FileIdentity.from_stat(status)
@@ -119,9 +119,9 @@ def _put_back(folder_fd: int, aside: str, name: str) -> None:
     os.unlink(aside, dir_fd=folder_fd)
 
 
-def _remove_by_path(path: str, expected: FileIdentity | None) -> Removal:
+def _remove_by_path(path: str, expected: FileIdentity | None, socket: bool) -> Removal:
     try:
-        objection = _objection(os.stat(path, follow_symlinks=False), expected)
+        objection = _objection(os.stat(path, follow_symlinks=False), expected, socket)
         if objection is not None:
             return objection
         os.unlink(path)
@@ -130,10 +130,14 @@ def _remove_by_path(path: str, expected: FileIdentity | None) -> Removal:
     return Removal("removed", "")
 
 
-def _objection(status: os.stat_result, expected: FileIdentity | None) -> Removal | None:
+def _objection(
+    status: os.stat_result, expected: FileIdentity | None, socket: bool
+) -> Removal | None:
     if stat.S_ISLNK(status.st_mode):
         return Removal("refused", "a link, not a file")
-    if not stat.S_ISREG(status.st_mode):
+    if socket and not stat.S_ISSOCK(status.st_mode):
+        return Removal("refused", "not a socket")
+    if not socket and not stat.S_ISREG(status.st_mode):
         return Removal("refused", "not a regular file")
     if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
         return Removal("not-permitted", "the file of another user")

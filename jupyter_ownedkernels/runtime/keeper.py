@@ -15,7 +15,7 @@ import signal
 import socket
 from typing import Any, Callable
 
-from . import child, files, lineage, lock, oom, procfs, records, reports, waiting, wire
+from . import child, files, lineage, lock, oom, procfs, records, reports, sockets, waiting, wire
 from .retire import Leftover, Retirement, Sent, Target, send
 from .tree import Facts
 
@@ -338,7 +338,7 @@ class Keeper:
         if not self._owner_died():
             return
         if file is not None:
-            files.remove(self._request["connection_file"], file)
+            sockets.remove_file(self._request["connection_file"], file)
         if self._request["journal"]:
             assert self._exit is not None
             record = reports.ended(self._request["launch_id"], self._exit, survivors)

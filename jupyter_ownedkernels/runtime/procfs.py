@@ -328,13 +328,22 @@ def _listening_rows(path: str) -> bytes:
 
 def unix_listeners(pid: int = 0) -> dict[str, int]:
     """Path to inode of the Unix sockets that accept connections."""
-    found: dict[str, int] = {}
-    raw = _read("/proc/%s/net/unix" % (str(pid) if pid else "self"))
-    for line in (raw or b"").splitlines()[1:]:
-        columns = line.split(None, 7)
-        if len(columns) == 8 and int(columns[3], 16) & _UNIX_ACCEPTING:
-            found[os.fsdecode(columns[7])] = int(columns[6])
-    return found
+    rows = _unix_rows(str(pid) if pid else "self") or ()
+    return {path: inode for path, inode, flags in rows if flags & _UNIX_ACCEPTING}
+
+
+def unix_names() -> set[str] | None:
+    """Paths to which sockets are bound, listening or not; None where that is not told."""
+    rows = _unix_rows("self")
+    return None if rows is None else {path for path, _, _ in rows}
+
+
+def _unix_rows(pid: str) -> list[tuple[str, int, int]] | None:
+    raw = _read(f"/proc/{pid}/net/unix")
+    if raw is None:
+        return None
+    rows = (line.split(None, 7) for line in raw.splitlines()[1:])
+    return [(os.fsdecode(row[7]), int(row[6]), int(row[3], 16)) for row in rows if len(row) == 8]
 
 
 def boot_id() -> str:

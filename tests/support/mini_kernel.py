@@ -32,9 +32,13 @@ def main() -> None:
             info = json.load(stream)
         listening = []
         for name in ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port"):
-            listener = socket.socket()
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, not options.exclusive)
-            listener.bind((info["ip"], info[name]))
+            if info["transport"] == "ipc":
+                listener = socket.socket(socket.AF_UNIX)
+                listener.bind(f"{info['ip']}-{info[name]}")
+            else:
+                listener = socket.socket()
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, not options.exclusive)
+                listener.bind((info["ip"], info[name]))
             listener.listen()
             listening.append(listener)
     scenes.play(options.scene, options.note)
