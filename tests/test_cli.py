@@ -153,6 +153,42 @@ def test_an_error_is_one_line(workspace: Workspace, tmp_path: Path) -> None:
     assert done.stderr == f"jupyter ownedkernels: {missing}: No such file or directory\n"
 
 
+@pytest.mark.parametrize("option", ["--runtime-dir", "--journal-dir"])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("doctor",),
+        ("doctor", "--json"),
+        ("doctor", "--fix"),
+        ("clean", "f-1"),
+        ("list",),
+        ("history",),
+        ("detach", "--", "true"),
+    ],
+)
+def test_a_folder_that_is_named_has_to_be_there(
+    workspace: Workspace, tmp_path: Path, args: tuple[str, ...], option: str
+) -> None:
+    (tmp_path / "file").touch()
+    for given, problem in (
+        (str(tmp_path / "none"), "no such folder"),
+        (str(tmp_path / "file"), "not a folder"),
+        (str(tmp_path / "file" / "below"), "Not a directory"),
+        ("", "no such folder"),
+    ):
+        done = run(workspace, args[0], option, given, *args[1:])
+        assert (done.returncode, done.stdout) == (64, "")
+        shown = given or "''"
+        assert done.stderr == f"jupyter ownedkernels: {option} {shown}: {problem}\n"
+
+
+def test_the_default_folder_need_not_be_there_yet(workspace: Workspace, tmp_path: Path) -> None:
+    done = run(workspace, "doctor", "--json", JUPYTER_RUNTIME_DIR=str(tmp_path / "none"))
+    assert done.returncode in (0, 1), "strays of whoever runs the test are none of its business"
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["findings"] is not None
+
+
 def test_an_error_takes_the_progress_away(workspace: Workspace, tmp_path: Path) -> None:
     for name in ("one", "two"):
         file = tmp_path / f"kernel-{name}.json"
@@ -217,9 +253,9 @@ def test_completion_in_bash(workspace: Workspace) -> None:
 
 def test_lists_without_any_server(workspace: Workspace, tmp_path: Path) -> None:
     for name in ("list", "history"):
-        done = run(workspace, name, "--runtime-dir", str(tmp_path / "none"))
+        done = run(workspace, name, JUPYTER_RUNTIME_DIR=str(tmp_path / "none"))
         assert (done.returncode, done.stderr) == (0, "")
-    done = run(workspace, "list", "--json", "--runtime-dir", str(tmp_path / "none"))
+    done = run(workspace, "list", "--json", JUPYTER_RUNTIME_DIR=str(tmp_path / "none"))
     assert isinstance(json.loads(done.stdout)["kernels"], list)
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from .. import __version__
-from ..errors import OwnedKernelsError
+from ..errors import BadRequest, OwnedKernelsError
 from .output import PROGRAM, complain
 
 ERROR, USAGE, INTERRUPTED = 2, 64, 130
@@ -209,16 +210,35 @@ def _add_detach(commands: argparse._SubParsersAction[Parser]) -> None:
     _add_folders(parser)
 
 
+def _check_folders(args: argparse.Namespace) -> None:
+    """A folder that somebody names is there: else nothing would be found in it, and that said.
+
+    The default ones may not be there yet. Raises BadRequest.
+    """
+    for option, given in (("--runtime-dir", args.runtime_dir), ("--journal-dir", args.journal_dir)):
+        if given is None:
+            continue
+        try:
+            problem = "" if stat.S_ISDIR(os.stat(given).st_mode) else "not a folder"
+        except FileNotFoundError:
+            problem = "no such folder"
+        except OSError as error:
+            problem = error.strerror or str(error)
+        if problem:
+            raise BadRequest(f"{option} {given or repr(given)}: {problem}")
+
+
 def _run(args: argparse.Namespace, parser: Parser) -> int:
+    if "runtime_dir" in args:
+        named = args.runtime_dir is not None or args.journal_dir is not None
+        if args.name == "doctor" and args.all_users and named:
+            args.parser.error("--all-users looks into each user's own folders")
+        _check_folders(args)
     # Imported here: --help and completion should not wait for rich.
     if args.name in ("doctor", "clean"):
         from . import doctor
 
-        if args.name == "clean":
-            return doctor.run_clean(args)
-        if args.all_users and (args.runtime_dir or args.journal_dir):
-            args.parser.error("--all-users looks into each user's own folders")
-        return doctor.run_doctor(args)
+        return doctor.run_clean(args) if args.name == "clean" else doctor.run_doctor(args)
     if args.name in ("list", "history", "detach"):
         from . import kernels
 
@@ -265,6 +285,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BadRequest as error:
+        complain(str(error))
+        return USAGE
     except (OwnedKernelsError, OSError) as error:
         if os.environ.get("JUPYTER_OWNEDKERNELS_DEBUG"):
             raise
