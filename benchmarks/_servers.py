@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -17,11 +19,20 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from _common import census
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 TOKEN = "benchmark"
 HEADERS = {"Authorization": f"token {TOKEN}"}
+# Seconds for a server to end in order: a stock one gives each kernel 5 before it kills it, and
+# fifty at once keep two processors busy for a while longer.
+ENDING = 30.0
+# Seconds for an answer of a busy server. With a kernel that says nothing it opens the WebSocket
+# after 60 (kernel_info_timeout).
+PATIENCE = 120.0
+
+_open: list[Server] = []
 
 
 class Server:
@@ -58,11 +69,13 @@ class Server:
             "JUPYTER_CONFIG_DIR": str(folder / "config"),
             "IPYTHONDIR": str(folder / "ipython"),
         }
+        self.folder = folder
         self._log = open(folder / "log", "w")  # noqa: SIM115
         begun = time.perf_counter()
         self.process = subprocess.Popen(
             command, env=environment, cwd=folder, stdout=self._log, stderr=self._log
         )
+        _open.append(self)
         while not self._answers():
             if self.process.poll() is not None:
                 raise RuntimeError((folder / "log").read_text()[-2000:])
@@ -98,13 +111,38 @@ class Server:
             time.sleep(0.05)
 
     def close(self) -> None:
-        self.process.terminate()
-        self.process.wait()
+        """End it, in order if it does so in time, and what is left of its kernels. Bounded."""
+        if self.process.poll() is None:
+            below = census.below(self.process.pid)
+            self.process.terminate()
+            try:
+                self.process.wait(ENDING)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(ENDING)
+            census.end(below)
         self._log.close()
+        if self in _open:
+            _open.remove(self)
+
+
+def _end_with_this_program(signum: int, _: object) -> None:
+    """A stock server would go on when its benchmark is gone, with all of its kernels."""
+    signal.signal(signum, signal.SIG_IGN)
+    for server in _open:
+        server.process.terminate()
+    while _open:
+        server = _open[0]
+        server.close()
+        shutil.rmtree(server.folder, ignore_errors=True)
+    signal.signal(signum, signal.SIG_DFL)
+    signal.raise_signal(signum)
 
 
 @contextlib.contextmanager
 def serving(owned: bool, *arguments: str, python: str = sys.executable) -> Iterator[Server]:
+    signal.signal(signal.SIGTERM, _end_with_this_program)
     with tempfile.TemporaryDirectory(prefix="ownedkernels-benchmark-") as folder:
         server = Server(owned, Path(folder), *arguments, python=python)
         try:
@@ -172,20 +210,25 @@ async def started(server: Server, times: dict[str, float]) -> AsyncIterator[Kern
             method="POST",
             body=json.dumps({"name": "python3"}),
             headers=HEADERS,
-            request_timeout=120,
+            request_timeout=PATIENCE,
         )
     )
     kernel_id = json.loads(answer.body)["id"]
     times["post"] = 1000 * (time.perf_counter() - begun)
     begun = time.perf_counter()
     socket = await websocket_connect(
-        HTTPRequest(f"ws://{server.base}/api/kernels/{kernel_id}/channels?session_id=x",
-                    headers=HEADERS)
-    )  # fmt: skip
+        HTTPRequest(
+            f"ws://{server.base}/api/kernels/{kernel_id}/channels?session_id=x",
+            headers=HEADERS,
+            request_timeout=PATIENCE,
+        )
+    )
     times["websocket"] = 1000 * (time.perf_counter() - begun)
     try:
         yield Kernel(kernel_id, socket)
     finally:
         socket.close()
         url = f"http://{server.base}/api/kernels/{kernel_id}"
-        await client.fetch(HTTPRequest(url, method="DELETE", headers=HEADERS, request_timeout=120))
+        await client.fetch(
+            HTTPRequest(url, method="DELETE", headers=HEADERS, request_timeout=PATIENCE)
+        )

@@ -22,26 +22,46 @@ import jupyter_ownedkernels
 
 MODULES = "numpy,pandas,matplotlib.pyplot"
 IMPORTS = "import pandas, matplotlib.pyplot"
+# Seconds in which no further kernel has run its cell. Fifty of the stock stack need 21 for all
+# of them; now and then one loses a port to another kernel and never answers, nor is it restarted.
+SILENCE = 60.0
+ATTEMPTS = 4
+
+
+class NeverAnswered(Exception):
+    """Some kernels have not run their first cell, and none will."""
 
 
 async def at_once(server: Server, count: int) -> tuple[float, float]:
-    """Seconds until ``count`` kernels have each run a cell; private megabytes of one."""
+    """Seconds until ``count`` kernels have each run a cell; private megabytes of one.
+
+    NeverAnswered after SILENCE; what a start raises is raised at once.
+    """
     begun = time.perf_counter()
-    ready = asyncio.Event()
-    waiting = [count]
+    measured = asyncio.Event()
+    answers: asyncio.Queue[None] = asyncio.Queue()
 
     async def one() -> None:
         async with started(server, {}) as kernel:
             await kernel.run("1")
-            waiting[0] -= 1
-            if not waiting[0]:
-                ready.set()
-            await ready.wait()
+            answers.put_nowait(None)
+            await measured.wait()
+
+    async def hear() -> None:
+        for missing in range(count, 0, -1):
+            try:
+                await asyncio.wait_for(answers.get(), SILENCE)
+            except asyncio.TimeoutError:
+                raise NeverAnswered(f"{missing} of {count} kernels never answered") from None
 
     tasks = [asyncio.create_task(one()) for _ in range(count)]
-    await ready.wait()
+    hearing = asyncio.create_task(hear())
+    first, _ = await asyncio.wait([hearing, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    for task in first:
+        await task
     wall = time.perf_counter() - begun
     memory = private_memory(server.process.pid)
+    measured.set()
     await asyncio.gather(*tasks)
     return wall, memory
 
@@ -80,18 +100,38 @@ def below(root: int) -> list[int]:
 
 
 def many(count: int) -> list[tuple[str, ...]]:
-    found = {}
-    for owned in (False, True):
-        with serving(owned) as server:
-            if owned:
-                server.wait_until_warm(0)
-            asyncio.run(at_once(server, 1))
-            found[owned] = asyncio.run(at_once(server, count))
-    (stock, stock_mb), (ours, our_mb) = found[False], found[True]
+    stock, ours = stock_at_once(count), on_a_server(True, count)
+    if stock is None:
+        print(f"not measured: {count} kernels at once, of the stock stack", file=sys.stderr)
+        return []
+    (wall, memory), (our_wall, our_memory) = stock, ours
     return [
-        (f"{count} kernels at once, s", f"{stock:.2f}", f"{ours:.2f}", ratio(stock, ours)),
-        ("MB of its own per kernel", f"{stock_mb:.1f}", f"{our_mb:.1f}", ratio(stock_mb, our_mb)),
+        (f"{count} kernels at once, s", f"{wall:.2f}", f"{our_wall:.2f}", ratio(wall, our_wall)),
+        (
+            "MB of its own per kernel",
+            f"{memory:.1f}",
+            f"{our_memory:.1f}",
+            ratio(memory, our_memory),
+        ),
     ]
+
+
+def stock_at_once(count: int) -> tuple[float, float] | None:
+    """Again when a kernel never answers: what all of them take is to be known."""
+    for _ in range(ATTEMPTS):
+        try:
+            return on_a_server(False, count)
+        except NeverAnswered as error:
+            print(f"stock stack: {error}", file=sys.stderr)
+    return None
+
+
+def on_a_server(owned: bool, count: int) -> tuple[float, float]:
+    with serving(owned) as server:
+        if owned:
+            server.wait_until_warm(0)
+        asyncio.run(at_once(server, 1))
+        return asyncio.run(at_once(server, count))
 
 
 def with_imports(rounds: int) -> list[tuple[str, ...]]:
