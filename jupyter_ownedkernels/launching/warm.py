@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LaunchError, LaunchTimeout, SpawnerUnavailable, WarmLost
 from ..runtime import wire
+from ..runtime.warm import turns
 from .choice import Choice, choose
 from .launch import LeaseLost
 from .standby import StandbyKernels
@@ -96,6 +97,8 @@ class WarmPool:
         self._launcher = launcher
         self._clock = clock
         self._slots: dict[Choice, Slot] = {}
+        self._unanswered = 0
+        """Launches that were asked for and are neither made nor refused yet."""
         self._lock = threading.Lock()
         self._closed = threading.Event()
         _pools.add(self)
@@ -124,7 +127,7 @@ class WarmPool:
             self._failed(choice, process, str(error) or "the warm spawner is gone")
             return None
         try:
-            launch.started.result(_ANSWER_TIMEOUT)
+            self._wait_for_answer(launch)
         except (LeaseLost, FutureTimeout) as error:
             launch.close()
             reason = str(error) or f"no answer within {_ANSWER_TIMEOUT:g} s"
@@ -140,6 +143,17 @@ class WarmPool:
             if slot is not None:
                 slot.failures = 0
         return launch
+
+    def _wait_for_answer(self, launch: Launch) -> None:
+        """The spawner lets the launches that were asked for before boot first."""
+        with self._lock:
+            self._unanswered += 1
+            longest = _ANSWER_TIMEOUT + self._unanswered * turns.LONGEST
+        try:
+            launch.started.result(longest)
+        finally:
+            with self._lock:
+                self._unanswered -= 1
 
     def reserve(
         self, argv: Sequence[str], environment: Mapping[str, str], connection_file: str

@@ -153,18 +153,20 @@ class Spawner:
         finally:
             wire.close(fds)
 
-    def _launch(self, request: dict[str, Any], fds: list[int]) -> None:
+    def _launch(self, request: dict[str, Any], fds: list[int]) -> bool:
+        """Fork a keeper. False when that failed, and the owner was told so."""
         request["sigmask"] = self._sigmask
         try:
             board = Board()
             pid = os.fork()
         except OSError as error:
             tell(fds[0], reports.failed("fork", error))
-            return
+            return False
         if pid == 0:
             self._become_keeper(request, fds, board)
         facts = Facts(request["connection_file"], request["ports"], request["detached"] == "kill")
         self._kept[pid] = Kept(facts, board, request["grace"], request["retire_timeout"])
+        return True
 
     def _become_keeper(self, request: dict[str, Any], fds: list[int], board: Board) -> None:
         status = 70

@@ -22,6 +22,7 @@ from ..child import Unwind
 from ..spawner import Spawner, tell
 from . import gate, pages
 from .template import Template
+from .turns import Turns
 
 # Says that the launch was refused before anything was forked: see wire.py, ``failed``.
 REFUSED = "refused"
@@ -37,9 +38,24 @@ class WarmSpawner(Spawner):
         super().__init__(control, owner, template.become)
         self._template = template
         self._more_waited = False
-        self._expected = {control.fileno(), owner, self._wakeup, self._writer}
+        self._turns = Turns()
+        self._awaits_turn = False
+        self._expected = {control.fileno(), owner, self._wakeup, self._writer, *self._turns.fds}
 
-    def _launch(self, request: dict[str, Any], fds: list[int]) -> None:
+    def _press_on(self) -> float | None:
+        pauses = [super()._press_on(), self._turns.pause()]
+        self._awaits_turn = pauses[1] is not None
+        return min((pause for pause in pauses if pause is not None), default=None)
+
+    def _watched(self) -> list[int]:
+        fds = super()._watched()
+        if self._awaits_turn and self._control is not None:
+            # Whoever asks for a kernel waits in the socket; the end of the owner is seen.
+            fds.remove(self._control.fileno())
+            fds.append(self._turns.fds[0])
+        return fds
+
+    def _launch(self, request: dict[str, Any], fds: list[int]) -> bool:
         stage, reason = REFUSED, gate.objection(self._expected | set(fds))
         if reason is None and self._template.changed(_BURST if self._more_waited else 0.0):
             stage, reason = STALE, "files of the interpreter or its packages were changed"
@@ -47,8 +63,12 @@ class WarmSpawner(Spawner):
         if reason is not None:
             told = {"op": "failed", "stage": stage, "errno": None, "text": reason}
             tell(fds[0], {**told, "filename": None})
-            return
-        super()._launch(request, fds)
+            return False
+        request["turn"] = self._turns.fds[1]
+        is_made = super()._launch(request, fds)
+        if is_made:
+            self._turns.take()
+        return is_made
 
     def _more_waits(self) -> bool:
         poller = select.poll()

@@ -24,6 +24,7 @@ from .needs import Needs
 from .rehearsal import Rehearsal, rehearse
 from .shelf import Shelf
 from .standby import Standby
+from .turns import end_with_boot
 
 _PARENT = "parent_handle"
 _INLINE = "module://matplotlib_inline.backend_inline"
@@ -144,7 +145,8 @@ class Template:
             # The frames that are unwound close all numbers that came with the request; it
             # came last, so the others are lower.
             channel = fcntl.fcntl(channel, fcntl.F_DUPFD_CLOEXEC, channel + 1)
-        _close_all_but({tell} if channel is None else {tell, channel})
+        turn: int = request["turn"]
+        _close_all_but({tell, turn} if channel is None else {tell, turn, channel})
         environment = self._environment(request["env"])
         title.show(argv, environment)
         lineage.set_name(os.path.basename(argv[0]))
@@ -159,6 +161,7 @@ class Template:
         sys.argv = ["-m", *arguments]
         if hasattr(sys, "orig_argv"):
             sys.orig_argv = list(argv)
+        end_with_boot(turn)
         if channel is not None:
             given = request["env"]
             self._looked_at = float("-inf")
