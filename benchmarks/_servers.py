@@ -32,6 +32,9 @@ ENDING = 30.0
 # after 60 (kernel_info_timeout).
 PATIENCE = 120.0
 
+# Requests; tornado's own limit of ten would keep back most of fifty starts.
+AT_ONCE = 1000
+
 _open: list[Server] = []
 
 
@@ -202,7 +205,7 @@ class Kernel:
 @contextlib.asynccontextmanager
 async def started(server: Server, times: dict[str, float]) -> AsyncIterator[Kernel]:
     """POST a kernel and open its WebSocket; milliseconds go into ``times``."""
-    client = AsyncHTTPClient()
+    client = AsyncHTTPClient(max_clients=AT_ONCE)
     begun = time.perf_counter()
     answer = await client.fetch(
         HTTPRequest(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -26,8 +26,8 @@ class Shelf:
 
     def __init__(
         self,
-        names: Iterable[str],
-        together: Iterable[str],
+        names: Sequence[str],
+        together: Sequence[str],
         needs: Needs,
         returned: Callable[[set[str]], None],
     ) -> None:
@@ -39,8 +39,9 @@ class Shelf:
         # None is there for a module that must not be imported: it is no module.
         present = [name for name in everything if sys.modules.get(name) is not None]
         self._kept = {name: sys.modules.pop(name) for name in dict.fromkeys(present)}
-        self._together = frozenset(together)
-        self._needs = needs
+        self._names = list(self._kept)
+        self._number = {name: number for number, name in enumerate(self._names)}
+        self._brings = _brought(self._names, needs, together)
         self._returned = returned
         self._asked: dict[str, ModuleType] = {}
         self._specs: dict[str, Any] = {}
@@ -81,30 +82,16 @@ class Shelf:
         return importlib.machinery.ModuleSpec(name, self)  # type: ignore[arg-type]
 
     def _give_back(self, wanted: str) -> None:
-        pending = [wanted, *(self._together if wanted in self._together else ())]
-        seen = set(pending)
-        back: set[str] = set()
-        while pending:
-            name = pending.pop()
-            module = self._kept.pop(name, None)
-            if module is None and name not in sys.modules:
-                continue
-            if module is not None:
-                back.add(name)
-                sys.modules.setdefault(
-                    name, sys.modules["__main__"] if name == _MAIN_TOO else module
-                )
-            elif name != wanted:
-                continue  # it is there, and what it needs as well
-            for needed in self._needs.of(name):
-                if needed not in seen:
-                    seen.add(needed)
-                    pending.append(needed)
+        brought = (self._names[number] for number in _ones(self._brings[self._number[wanted]]))
+        back = [name for name in brought if name in self._kept]
+        for name in back:
+            module = self._kept.pop(name)
+            sys.modules.setdefault(name, sys.modules["__main__"] if name == _MAIN_TOO else module)
         for name in back:
             self._bind(name)
         if not self._kept and self in sys.meta_path:
             sys.meta_path.remove(self)
-        self._returned(back)
+        self._returned(set(back))
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """The module itself, instead of a new one."""
@@ -116,3 +103,37 @@ class Shelf:
         """Ran when the template imported it; the import system has just replaced its spec."""
         name = module.__spec__.name if module.__spec__ else module.__name__
         module.__spec__ = self._specs.pop(name, module.__spec__)
+
+
+def _brought(names: Sequence[str], needs: Needs, together: Iterable[str]) -> list[int]:
+    """For each module those that come with it, itself included: a bit for each of ``names``.
+
+    Found in the template. A kernel that went from need to need would write to the names of all
+    of them, and copy 600 pages for pandas and matplotlib: 2 of the 7 ms of their import.
+    """
+    number = {name: index for index, name in enumerate(names)}
+    asks = [[number[need] for need in needs.of(name) if need in number] for name in names]
+    brought = [1 << index for index in range(len(names))]
+    changed = True
+    while changed:
+        changed = False
+        for index, needed in enumerate(asks):
+            bits = brought[index]
+            for other in needed:
+                bits |= brought[other]
+            changed = changed or bits != brought[index]
+            brought[index] = bits
+    group = [number[name] for name in together if name in number]
+    everything = 0
+    for index in group:
+        everything |= brought[index]
+    for index in group:
+        brought[index] = everything
+    return brought
+
+
+def _ones(bits: int) -> Iterator[int]:
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
