@@ -242,6 +242,41 @@ def test_none_goes_where_the_system_does_not_list_them(runtime: Path) -> None:
     assert orphan.exists()
 
 
+def test_a_name_with_the_end_of_a_line_hides_nothing(runtime: Path) -> None:
+    """What a program of anybody's binds must not keep others from being looked at."""
+    path = str(runtime / "bound")
+    with socket.socket(socket.AF_UNIX) as odd, socket.socket(socket.AF_UNIX) as plain:
+        odd.bind(str(runtime / "odd\nb c d e f g h i"))
+        plain.bind(path)
+        assert path in (procfs.unix_names() or ())
+        assert sockets.are_used([path])
+    assert not sockets.are_used([path])
+
+
+def test_in_doubt_it_is_used(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(runtime / "left")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(path)
+    assert not sockets.are_used([path])
+
+    def unreadable() -> set[str]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(procfs, "unix_names", unreadable)
+    assert sockets.are_used([path])
+
+
+def test_a_path_may_be_longer_than_an_address(runtime: Path) -> None:
+    folder = runtime / ("long" * 30)
+    folder.mkdir()
+    fd = os.open(folder, os.O_RDONLY)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(f"/proc/self/fd/{fd}/left")
+        assert sockets.are_used([str(folder / "left")])
+    os.close(fd)
+    assert not sockets.are_used([str(folder / "left")])
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import socket
 import threading
 import time
@@ -360,7 +361,9 @@ class StandbyKernels:
 
 
 def _shape(argv: Sequence[str], connection_file: str) -> tuple[str, ...]:
-    return tuple(part.replace(connection_file, _PLACEHOLDER) for part in argv)
+    # One that has no name yet is the working folder. An interpreter in there stays what it is.
+    named = re.compile(re.escape(connection_file) + "(?!/)")
+    return tuple(named.sub(_PLACEHOLDER, part) for part in argv)
 
 
 def _significant(environment: Mapping[str, str]) -> dict[str, str]:

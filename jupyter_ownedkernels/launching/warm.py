@@ -108,7 +108,8 @@ class WarmPool:
     def launch(self, request: LaunchRequest, stdio: Sequence[int]) -> Launch | None:
         """Fork the kernel. None: launch it by exec, nothing has happened.
 
-        Blocks for the few milliseconds until the kernel exists. Raises WarmLost when
+        Blocks until the kernel exists: some milliseconds, or until it is its turn to boot where
+        many are started at once. Raises WarmLost when
         the outcome is unknown: the lease is closed, so a kernel that comes late is
         retired, but its connection file and ports must not be used again.
         """
@@ -130,7 +131,7 @@ class WarmPool:
             self._wait_for_answer(launch)
         except (LeaseLost, FutureTimeout) as error:
             launch.close()
-            reason = str(error) or f"no answer within {_ANSWER_TIMEOUT:g} s"
+            reason = str(error) or f"no answer for more than {_ANSWER_TIMEOUT:g} s"
             self._failed(choice, process, reason)
             raise WarmLost(f"a warm start came to nothing: {reason}") from None
         except LaunchError as error:

@@ -65,6 +65,8 @@ class Keeper:
             return False
         finally:
             wire.close(stdio)
+            # The kernel's, with which it tells a warm spawner that it has booted.
+            wire.close([self._request.pop("turn")] if "turn" in self._request else [])
         if failure is not None:
             os.waitpid(pid, 0)
             self._tell(dict(failure, op="failed"))

@@ -9,6 +9,7 @@ gone, so ``None`` alone proves no death: see :func:`exists`.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -342,8 +343,14 @@ def _unix_rows(pid: str) -> list[tuple[str, int, int]] | None:
     raw = _read(f"/proc/{pid}/net/unix")
     if raw is None:
         return None
-    rows = (line.split(None, 7) for line in raw.splitlines()[1:])
-    return [(os.fsdecode(row[7]), int(row[6]), int(row[3], 16)) for row in rows if len(row) == 8]
+    rows = []
+    # By bytes: a name may hold any but NUL. What it has after a line's end is no row.
+    for line in raw.split(b"\n")[1:]:
+        columns = line.split(None, 7)
+        if len(columns) == 8:
+            with contextlib.suppress(ValueError):
+                rows.append((os.fsdecode(columns[7]), int(columns[6]), int(columns[3], 16)))
+    return rows
 
 
 def boot_id() -> str:

@@ -90,24 +90,32 @@ def _is_ours(path: str) -> bool:
 
 def are_used(paths: Iterable[str]) -> bool:
     """Whether a process has one of these sockets bound, or may have: in doubt it has."""
-    bound = procfs.unix_names()
-    if bound is None:
+    try:
+        bound = procfs.unix_names()
+        if bound is None:
+            return True
+        # A relative path is listed as it was bound: the name at its end must do.
+        names = {os.path.basename(one) for one in bound}
+        return any(os.path.basename(path) in names or not _refuses(path) for path in paths)
+    except OSError:
         return True
-    # A relative path is listed as it was bound: the name at its end must do.
-    names = {os.path.basename(one) for one in bound}
-    return any(os.path.basename(path) in names or not _refuses(path) for path in paths)
 
 
 def _refuses(path: str) -> bool:
     """The list is that of this network namespace alone; the file is the same in all of them."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(path)
-        except (ConnectionRefusedError, FileNotFoundError):
-            return True
-        except OSError:
-            return False
+    folder, name = os.path.split(path)
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.setblocking(False)
+            # By way of the folder: the whole path may be longer than an address may be.
+            probe.connect(f"/proc/self/fd/{fd}/{name}")
+    except (ConnectionRefusedError, FileNotFoundError):
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
     return False
 
 

@@ -153,29 +153,26 @@ class Spawner:
         finally:
             wire.close(fds)
 
-    def _launch(self, request: dict[str, Any], fds: list[int]) -> bool:
-        """Fork a keeper. False when that failed, and the owner was told so."""
+    def _launch(self, request: dict[str, Any], fds: list[int]) -> int | None:
+        """Fork a keeper; its number. None when that failed, and the owner was told so."""
         request["sigmask"] = self._sigmask
         try:
             board = Board()
             pid = os.fork()
         except OSError as error:
             tell(fds[0], reports.failed("fork", error))
-            return False
+            return None
         if pid == 0:
             self._become_keeper(request, fds, board)
         facts = Facts(request["connection_file"], request["ports"], request["detached"] == "kill")
         self._kept[pid] = Kept(facts, board, request["grace"], request["retire_timeout"])
-        return True
+        return pid
 
     def _become_keeper(self, request: dict[str, Any], fds: list[int], board: Board) -> None:
         status = 70
         try:
-            assert self._control is not None
             assert self._owner is not None
-            self._control.close()
-            os.close(self._wakeup)
-            os.close(self._writer)
+            self._close_in_keeper()
             self._kept.clear()
             wakeup, _ = waiting.watch_children()
             lease = socket.socket(fileno=fds[0])
@@ -202,6 +199,15 @@ class Spawner:
                 traceback.print_exc()
         os._exit(status)
 
+    def _close_in_keeper(self) -> None:
+        assert self._control is not None
+        self._control.close()
+        os.close(self._wakeup)
+        os.close(self._writer)
+
+    def _keeper_ended(self, keeper: int) -> None:
+        """Called for each, however it ended."""
+
     def _reap(self) -> None:
         while True:
             try:
@@ -213,6 +219,7 @@ class Spawner:
             kept = self._kept.pop(pid, None)
             if kept is None:
                 continue
+            self._keeper_ended(pid)
             if status != 0:
                 self._retire_orphans(kept)
             kept.board.close()

@@ -98,7 +98,12 @@ def test_one_stands_by_in_a_server_and_none_in_a_program_that_starts_one_kernel(
     assert OwnedKernels(config=given).settings().standby == 3
 
 
-def test_a_start_claims_the_kernel_that_stands_by(owner: Ownership) -> None:
+@pytest.mark.parametrize("folder", [".", sys.prefix], ids=["here", "around the interpreter"])
+def test_a_start_claims_the_kernel_that_stands_by(
+    owner: Ownership, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+
     async def scene() -> None:
         await warmed(owner)
         (standby,) = owner.warm.standby.pids()

@@ -55,6 +55,35 @@ def test_each_import_brings_what_it_would_have_brought(shop: Kennel, how: str) -
     assert kernel.value("type(shop.__spec__.loader).__name__") == "SourceFileLoader"
 
 
+@pytest.mark.parametrize("how", ["exec", "fork", "standby"])
+def test_whoever_only_asks_for_a_module_is_answered_and_changes_nothing(
+    shop: Kennel, how: str
+) -> None:
+    kernel = shop.start(how)
+    kernel.run(
+        "from importlib.util import find_spec\n"
+        "found = [find_spec('shop'), find_spec('unrelated'), find_spec('nowhere')]"
+    )
+    assert kernel.value(NAMES) == []
+    packages = shop.folder / "packages"
+    assert kernel.value("[spec and (spec.origin, spec.has_location) for spec in found]") == [
+        (str(packages / "shop" / "__init__.py"), True),
+        (str(packages / "unrelated.py"), True),
+        None,
+    ]
+    assert kernel.value("[spec and spec.submodule_search_locations for spec in found]") == [
+        [str(packages / "shop")],
+        None,
+        None,
+    ]
+    kernel.run("import shop, unrelated")
+    made = kernel.value("shop.made")
+    kernel.run("import shop.shelf; assert shop.thing == ['wine']")
+    assert kernel.value("shop.made") == made
+    if how != "exec":
+        assert made == shop.start("fork").value("__import__('shop').made")
+
+
 def test_the_code_ran_once_for_all_kernels(shop: Kennel) -> None:
     expression = "(__import__('shop').made, __import__('depot').number)"
     one, other = (shop.start(how).value(expression) for how in ("fork", "standby"))

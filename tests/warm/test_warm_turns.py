@@ -114,9 +114,40 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> turns.Turns:
     """All turns are taken, by kernels that will not end their boot by themselves."""
     monkeypatch.setattr(turns, "PATIENCE", 1e9)
     made = turns.Turns()
-    while made.pause() is None:
-        made.take()
+    # One of them is kept by whoever is the parent of this process.
+    made.take(os.getppid())
+    for number in range(-2, -1 - MOST, -1):
+        assert made.pause() is None
+        made.take(number)
     return made
+
+
+def test_a_keeper_that_is_gone_holds_no_turn(taken: turns.Turns) -> None:
+    assert taken.pause() is not None
+    taken.end(os.getppid())
+    assert taken.pause() is None
+
+
+def test_whoever_boots_late_ends_nobody_elses_turn(taken: turns.Turns) -> None:
+    for _ in range(3 * MOST):
+        os.write(taken.fds[1], turns._WORD.pack(-1))
+    assert taken.pause() is not None
+
+
+def test_a_number_that_is_somebody_elses_by_then_stays_open(
+    taken: turns.Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ipykernel.kernelapp import IPKernelApp
+
+    writer = os.dup(taken.fds[1])
+    null = os.open(os.devnull, os.O_RDONLY)
+    monkeypatch.setattr(IPKernelApp, "init_kernel", lambda app: os.dup2(null, writer))
+    turns.end_with_boot(writer)
+    app: Any = IPKernelApp
+    app.init_kernel(None)
+    assert os.path.samestat(os.fstat(writer), os.fstat(null))
+    os.close(writer)
+    os.close(null)
 
 
 @pytest.mark.parametrize("fails", [False, True])

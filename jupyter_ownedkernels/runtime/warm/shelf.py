@@ -9,6 +9,7 @@ come those that its import would have brought along, no others.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.machinery
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,7 +44,6 @@ class Shelf:
         self._number = {name: number for number, name in enumerate(self._names)}
         self._brings = _brought(self._names, needs, together)
         self._returned = returned
-        self._asked: dict[str, ModuleType] = {}
         self._specs: dict[str, Any] = {}
         self._bound = {name: module for name, module in self._kept.items() if self._unbind(name)}
         if self._kept:
@@ -72,30 +72,42 @@ class Shelf:
     def find_spec(
         self, name: str, path: object = None, target: object = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Called by the import system for every module that is not in sys.modules."""
-        if name not in self._kept:
+        """Called by the import system for every module that is not in sys.modules, and by whoever
+        only asks whether there is one: nothing is given back before :meth:`create_module`.
+        """
+        module = self._kept.get(name)
+        if module is None:
             return None
-        self._give_back(name)
-        # The import system puts it into sys.modules; if it finds it there already, it takes
-        # the module's own spec instead of this one, and runs the code again.
-        self._asked[name] = sys.modules.pop(name)
-        return importlib.machinery.ModuleSpec(name, self)  # type: ignore[arg-type]
+        own = getattr(module, "__spec__", None)
+        spec = importlib.machinery.ModuleSpec(name, self, origin=getattr(own, "origin", None))  # type: ignore[arg-type]
+        spec.submodule_search_locations = getattr(own, "submodule_search_locations", None)
+        spec.has_location = getattr(own, "has_location", False)
+        return spec
 
     def _give_back(self, wanted: str) -> None:
-        brought = (self._names[number] for number in _ones(self._brings[self._number[wanted]]))
-        back = [name for name in brought if name in self._kept]
-        for name in back:
-            module = self._kept.pop(name)
-            sys.modules.setdefault(name, sys.modules["__main__"] if name == _MAIN_TOO else module)
+        back = []
+        for number in _ones(self._brings[self._number[wanted]]):
+            name = self._names[number]
+            # At once: another thread may want it too.
+            module = self._kept.pop(name, None)
+            if module is not None:
+                back.append(name)
+                sys.modules.setdefault(
+                    name, sys.modules["__main__"] if name == _MAIN_TOO else module
+                )
         for name in back:
             self._bind(name)
-        if not self._kept and self in sys.meta_path:
-            sys.meta_path.remove(self)
+        if not self._kept:
+            with contextlib.suppress(ValueError):
+                sys.meta_path.remove(self)  # type: ignore[arg-type, unused-ignore]
         self._returned(set(back))
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """The module itself, instead of a new one."""
-        module = self._asked.pop(spec.name)
+        if spec.name in self._kept:
+            self._give_back(spec.name)
+        # Or it came with what another thread has imported meanwhile.
+        module = sys.modules[spec.name]
         self._specs[spec.name] = getattr(module, "__spec__", None)
         return module
 
@@ -117,9 +129,10 @@ def _brought(names: Sequence[str], needs: Needs, together: Iterable[str]) -> lis
     changed = True
     while changed:
         changed = False
-        for index, needed in enumerate(asks):
+        # Who imports stands before what it imports.
+        for index in reversed(range(len(names))):
             bits = brought[index]
-            for other in needed:
+            for other in asks[index]:
                 bits |= brought[other]
             changed = changed or bits != brought[index]
             brought[index] = bits

@@ -55,7 +55,7 @@ class WarmSpawner(Spawner):
             fds.append(self._turns.fds[0])
         return fds
 
-    def _launch(self, request: dict[str, Any], fds: list[int]) -> bool:
+    def _launch(self, request: dict[str, Any], fds: list[int]) -> int | None:
         stage, reason = REFUSED, gate.objection(self._expected | set(fds))
         if reason is None and self._template.changed(_BURST if self._more_waited else 0.0):
             stage, reason = STALE, "files of the interpreter or its packages were changed"
@@ -63,12 +63,19 @@ class WarmSpawner(Spawner):
         if reason is not None:
             told = {"op": "failed", "stage": stage, "errno": None, "text": reason}
             tell(fds[0], {**told, "filename": None})
-            return False
+            return None
         request["turn"] = self._turns.fds[1]
-        is_made = super()._launch(request, fds)
-        if is_made:
-            self._turns.take()
-        return is_made
+        keeper = super()._launch(request, fds)
+        if keeper is not None:
+            self._turns.take(keeper)
+        return keeper
+
+    def _close_in_keeper(self) -> None:
+        super()._close_in_keeper()
+        os.close(self._turns.fds[0])
+
+    def _keeper_ended(self, keeper: int) -> None:
+        self._turns.end(keeper)
 
     def _more_waits(self) -> bool:
         poller = select.poll()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 import sys
 import time
 from typing import Any
@@ -23,51 +24,72 @@ PATIENCE = 0.25
 LONGEST = PATIENCE / (1 + _MORE)
 
 
+# Who has booted: the number of its keeper.
+_WORD = struct.Struct("=i")
+
+
 class Turns:
-    """How many of the spawner's kernels are in their boot now."""
+    """Which of the spawner's kernels are in their boot now."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
         self._most = len(os.sched_getaffinity(0)) + _MORE
-        self._taken: list[float] = []
+        self._taken: dict[int, float] = {}
+        """By the number of the keeper, since when."""
 
     @property
     def fds(self) -> tuple[int, int]:
         """What the spawner reads when a boot is over, and what its kernels write to."""
         return self._reader, self._writer
 
-    def take(self) -> None:
-        """A kernel begins to boot."""
-        self._taken.append(time.monotonic())
+    def take(self, keeper: int) -> None:
+        """The kernel of this keeper begins to boot."""
+        self._taken[keeper] = time.monotonic()
+
+    def end(self, keeper: int) -> None:
+        """It has booted, or is gone."""
+        self._taken.pop(keeper, None)
 
     def pause(self) -> float | None:
         """Seconds until the next kernel may begin, unless another is done before. None: now."""
         with contextlib.suppress(BlockingIOError):
-            del self._taken[: len(os.read(self._reader, len(self._taken) + 1))]
+            for (keeper,) in _WORD.iter_unpack(os.read(self._reader, 1024 * _WORD.size)):
+                self.end(keeper)
         begun = time.monotonic() - PATIENCE
-        self._taken = [since for since in self._taken if since > begun]
+        self._taken = {keeper: since for keeper, since in self._taken.items() if since > begun}
         if len(self._taken) < self._most:
             return None
-        return max(self._taken[0] - begun, 0.0)
+        return max(min(self._taken.values()) - begun, 0.0)
 
 
 def end_with_boot(writer: int) -> None:
     """Called in the forked child, before the kernel's module runs: its turn ends once it has a
-    shell, before any code of the user. ipykernel is left as it was.
+    shell, before extensions, startup files and cells. ipykernel is left as it was.
     """
     application: Any = sys.modules["ipykernel.kernelapp"].IPKernelApp
     init_kernel = application.init_kernel
+    pipe = _identity(writer)
 
     def last_of_boot(app: Any) -> None:
         application.init_kernel = init_kernel
         try:
             init_kernel(app)
         finally:
-            # The spawner is gone, or has not read for long.
-            with contextlib.suppress(OSError):
-                os.write(writer, b".")
-            os.close(writer)
+            # The spawner may be gone. A configuration file may have closed all descriptors: then
+            # the number is somebody else's now.
+            if _identity(writer) == pipe:
+                with contextlib.suppress(OSError):
+                    os.write(writer, _WORD.pack(os.getppid()))
+                os.close(writer)
 
     application.init_kernel = last_of_boot
+
+
+def _identity(fd: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
