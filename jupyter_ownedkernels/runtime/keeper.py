@@ -65,8 +65,9 @@ class Keeper:
             return False
         finally:
             wire.close(stdio)
-            # The kernel's, with which it tells a warm spawner that it has booted.
-            wire.close([self._request.pop("turn")] if "turn" in self._request else [])
+        if "turn" in self._request:
+            # Its kernel, which has unwound this frame, tells a warm spawner with it that it booted.
+            wire.close([self._request.pop("turn")])
         if failure is not None:
             os.waitpid(pid, 0)
             self._tell(dict(failure, op="failed"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -64,6 +65,26 @@ def test_the_next_kernel_waits_for_its_turn_but_not_for_long(hanging: Hanging) -
     )
     assert len(begun) == MOST + 2
     assert (begun[MOST] - begun[0]) * TICK > turns.PATIENCE - 2 * TICK
+
+
+def test_only_a_kernel_in_its_boot_can_end_a_turn(hanging: Hanging) -> None:
+    launch = hanging.forked()
+    assert launch is not None
+    until(hanging.hanging, "a kernel in its boot")
+    started = launch.started.result(0)
+    spawners = pipes(hanging.pool.to_json()[-1]["pid"])
+    assert len(pipes(started.pid) & spawners) == 1
+    assert not pipes(started.keeper_pid) & spawners
+    hanging.pipe.open("w").close()
+    until(lambda: not pipes(started.pid) & spawners, "the end of the boot")
+
+
+def pipes(pid: int) -> set[str]:
+    links = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            links.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return {link for link in links if link.startswith("pipe:")}
 
 
 def test_many_that_hang_are_waited_for_and_not_given_up(
