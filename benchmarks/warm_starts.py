@@ -17,6 +17,7 @@ from pathlib import Path
 
 from _common import announce, arguments, median, ratio, table
 from _servers import Server, serving, started
+from tornado.httpclient import HTTPClientError
 
 import jupyter_ownedkernels
 
@@ -121,7 +122,8 @@ def stock_at_once(count: int) -> tuple[float, float] | None:
     for _ in range(ATTEMPTS):
         try:
             return on_a_server(False, count)
-        except NeverAnswered as error:
+        except (NeverAnswered, HTTPClientError) as error:
+            # Or it was restarted until it was given up, and then is not there any more.
             print(f"stock stack: {error}", file=sys.stderr)
     return None
 

@@ -104,7 +104,9 @@ def listed(server: RestServer, kernel_id: str, generation: int = 1) -> dict[str,
             (
                 one
                 for one in found
-                if one["kernel_id"] == kernel_id and one["generation"] == generation
+                if one["kernel_id"] == kernel_id
+                and one["generation"] == generation
+                and one["state"] != "launching"
             ),
             None,
         )
