@@ -6,9 +6,9 @@ primitive). It never gives out what is secret in them: only ports and numbers le
 What may be removed: a regular file of this user, no link, that lies directly in a
 Jupyter runtime folder under a name that Jupyter gives, or that a journal names. With it go
 the Unix sockets that it names (:mod:`.runtime.sockets`); those whose file is gone are files
-of their own. Whether
-anything uses it is asked in three ways (:func:`has_listener`, :func:`users_of`, and the
-journals of living owners, which the caller knows); each may answer "unknown".
+of their own. Whether anything uses it is asked in three ways (:func:`has_listener`,
+:func:`users_of`, and the journals of living owners, which the caller knows); each may answer
+"unknown".
 """
 
 from __future__ import annotations
