@@ -41,6 +41,8 @@ class Recovery:
     """Those of them that needed SIGKILL."""
     files: tuple[str, ...]
     """Removed: connection files, and those of servers."""
+    doubts: dict[str, str]
+    """Connection files that stay since something may use them: path and reason."""
     leftovers: tuple[dict[str, Any], ...]
     """What could not be ended: pid and reason."""
     skipped: tuple[str, ...]
@@ -54,7 +56,9 @@ class Recovery:
     def message(self) -> str:
         """One sentence for a person."""
         if not self.did_something:
-            return "nothing was left by servers that have died"
+            in_use = _count(len(self.doubts), "file")
+            what = f"{in_use} that may be in use" if self.doubts else "nothing"
+            return f"{what} was left by servers that have died"
         done = "ended" if self.mode == "clean" else "found"
         text = (
             f"{done} {_count(self.processes, 'process', 'processes')} of "
@@ -65,6 +69,8 @@ class Recovery:
             text += f", removed {_count(len(self.files), 'file')}"
         if self.leftovers:
             text += f"; {len(self.leftovers)} could not be ended"
+        if self.doubts:
+            text += f"; {_count(len(self.doubts), 'file')} may be in use"
         return text
 
     def to_json(self) -> dict[str, Any]:
@@ -122,6 +128,11 @@ def recover(
             for path, removal in estate.files
             if removal.removed
         ]
+        doubts: dict[str, str] = {}
+        for estate in estates.claimed.values():
+            doubts.update(estate.doubts)
+        for path, reason in doubts.items():
+            log.info("Recovery left %s: %s", path, reason)
         for path, reason in estates.refused.items():
             log.info("Recovery left the journal %s alone: %s", path, reason)
         for result in estates.give_up(history_limit):
@@ -134,6 +145,7 @@ def recover(
             processes=len(ended.ended),
             killed=len(ended.killed),
             files=tuple(files),
+            doubts=doubts,
             leftovers=tuple(
                 {"pid": left.target.pid, "reason": left.reason} for left in ended.leftovers
             ),
@@ -218,10 +230,11 @@ def _report(owners: Owners) -> Recovery:
         processes=len(doomed),
         killed=0,
         files=(),
+        doubts={},
         leftovers=(),
         skipped=(),
     )
 
 
 def _nothing(mode: Literal["clean", "report"], skipped: tuple[str, ...] = ()) -> Recovery:
-    return Recovery(mode, 0, (), 0, 0, (), (), skipped)
+    return Recovery(mode, 0, (), 0, 0, (), {}, (), skipped)

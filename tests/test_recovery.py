@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from jupyter_ownedkernels.doctor.estate import Estates
 from jupyter_ownedkernels.journal import journal
 from jupyter_ownedkernels.journal.journal import Journal
 from jupyter_ownedkernels.models import LaunchRecord
+from jupyter_ownedkernels.processes.snapshot import Snapshot
 from jupyter_ownedkernels.recovery import Recovery
 
 SOAK = os.environ.get("OWNEDKERNELS_SOAK", "") not in ("", "0")
@@ -332,6 +334,71 @@ def test_the_owner_is_proven_dead_again_once_its_journal_is_claimed(workspace: W
     os.unlink(path)
 
 
+@pytest.fixture
+def port_of_the_dead(workspace: Workspace, innocent: set[Proc]) -> Iterator[socket.socket]:
+    """Something of this process listens where a kernel did that died with owner and helpers."""
+    recover(workspace)  # The owner beside the test before this one was killed with its keepers.
+    killed_with_helpers(workspace, "core")
+    left = workspace.processes() - innocent
+    census.end(left)
+    assert not census.left_after(left, 5)
+    (name,) = files_of_the_dead(workspace)
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        info = json.loads((workspace.runtime / name).read_text())
+        listener.bind((info["ip"], info["iopub_port"]))
+        listener.listen()
+        yield listener
+    recover(workspace)
+    assert not files_of_the_dead(workspace)
+    assert not journals_of_the_dead(workspace)
+
+
+def test_a_file_that_may_be_in_use_stays_on_record(
+    workspace: Workspace, port_of_the_dead: socket.socket
+) -> None:
+    done = recover(workspace)
+    (name,) = files_of_the_dead(workspace)
+    assert done.doubts == {str(workspace.runtime / name): "something listens on its ports"}
+    assert done.message.endswith("; 1 file may be in use")
+    again = recover(workspace)
+    assert again.message == "1 file that may be in use was left by servers that have died"
+    assert journals_of_the_dead(workspace)
+    port_of_the_dead.close()
+    assert recover(workspace).files == (str(workspace.runtime / name),)
+    assert not journals_of_the_dead(workspace)
+
+
+def test_what_says_so_may_be_gone_at_the_next_look(
+    workspace: Workspace, port_of_the_dead: socket.socket
+) -> None:
+    looked = []
+
+    def look() -> Snapshot:
+        found = look_of(workspace)()
+        looked.append(found.listeners)
+        if len(looked) > 2:  # The first two judge owners and processes.
+            port_of_the_dead.close()
+        return found
+
+    (name,) = files_of_the_dead(workspace)
+    done = recovery.recover(folders(workspace), [str(workspace.runtime)], look=look)
+    assert done.files == (str(workspace.runtime / name),)
+    assert not done.doubts
+
+
+def test_a_journal_does_not_wait_for_an_old_file(
+    workspace: Workspace, port_of_the_dead: socket.socket
+) -> None:
+    (name,) = files_of_the_dead(workspace)
+    path = workspace.runtime / name
+    two_hours_ago = path.stat().st_mtime - 7200
+    os.utime(path, (two_hours_ago, two_hours_ago))
+    assert list(recover(workspace).doubts) == [str(path)]
+    assert not journals_of_the_dead(workspace)
+    path.unlink()
+
+
 def test_nothing_to_recover_costs_nothing(workspace: Workspace, innocent: set[Proc]) -> None:
     done = recover(workspace)
     assert not done.did_something
@@ -415,14 +482,14 @@ def test_crash_between_two_steps_of_an_end(
 
 
 def _all_is_recovered(workspace: Workspace, innocent: set[Proc], on_record: bool = True) -> None:
-    recover(workspace)
+    done = recover(workspace)
     workspace.forget_note("core")
     left = census.left_after(workspace.processes() - innocent, 5)
     assert not census.describe(left)
     assert journals_of_the_dead(workspace) == []
     left_files = files_of_the_dead(workspace)
     # Written before anything is on record it is a stale file, once it is old.
-    assert len(left_files) == (0 if on_record else 1)
+    assert len(left_files) == (0 if on_record else 1), (done, done.doubts)
     for name in left_files:
         (workspace.runtime / name).unlink()
 

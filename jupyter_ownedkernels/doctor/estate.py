@@ -30,6 +30,10 @@ from .files import stale_files
 
 Look = Callable[[], Snapshot]
 _STOPPED = "Tt"
+# Seconds between looks at files that may be in use: what says so is often about to end.
+_LOOK_AGAIN_AFTER = (0.05, 0.2)
+# Seconds. A file that nobody used at that age is found without a journal too.
+_YOUNG = 3600.0
 
 
 @dataclass
@@ -41,6 +45,8 @@ class Estate:
     ended: set[Target] = field(default_factory=set)
     """Processes that were ended for it."""
     files: list[tuple[str, Removal]] = field(default_factory=list)
+    doubts: dict[str, str] = field(default_factory=dict)
+    """Connection files that stay, and why: something may use them, or it failed."""
 
     @property
     def path(self) -> str:
@@ -173,6 +179,10 @@ class Estates:
                 if not chosen or not self._settle_launch(estate, launch, owners, ended):
                     alive.add(launch.launch_id)
         self._remove_files(owners, alive, only)
+        for pause in _LOOK_AGAIN_AFTER:
+            if any(estate.doubts for estate in self.claimed.values()):
+                time.sleep(pause)
+                self._remove_files(self.look(), alive, only)
         if listing is not None:
             self._remove_files_of_servers(owners, listing)
 
@@ -191,6 +201,7 @@ class Estates:
 
     def _remove_files(self, owners: Owners, alive: set[str], only: Collection[str] | None) -> None:
         for estate in self.claimed.values():
+            estate.doubts.clear()
             names = {
                 launch.connection_file
                 for launch in estate.view.launches.values()
@@ -206,6 +217,9 @@ class Estates:
             listing = Listing(listed, [])
             paths = {one.path for one in listed}
             found = stale_files(owners, listing, alive, float("inf"))
+            if found.incomplete:
+                estate.doubts = dict.fromkeys(paths, found.incomplete)
+            estate.doubts.update((one, found.doubts[one]) for one in paths & set(found.doubts))
             for item in found.items:
                 path = item.finding.path
                 if path in paths and item.file is not None:
@@ -216,6 +230,8 @@ class Estates:
                         recorded=True,
                     )
                     estate.files.append((path, removal))
+                    if removal.outcome not in ("removed", "already-gone"):
+                        estate.doubts[path] = removal.reason
 
     def _remove_files_of_servers(self, owners: Owners, listing: Listing) -> None:
         """Now: without the journal nothing proves any more that these servers are gone."""
@@ -236,7 +252,10 @@ class Estates:
                 estate.files.append((path, removal))
 
     def give_up(self, history_limit: int) -> list[CleanResult]:
-        """Note what was done, and remove the journals in which nothing may run any more."""
+        """Note what was done, and remove the journals in which nothing may run any more.
+
+        Those too stay a while whose connection file may be in use: by them it is found again.
+        """
         results = []
         marked = self._look().marked if self.claimed else ({}, {})
         for estate in self.claimed.values():
@@ -246,6 +265,10 @@ class Estates:
                     len(estate.ended),
                     f"processes ended: {len(estate.ended)}, files removed: {removed}",
                 )
+            if any(map(_is_young, estate.doubts)):
+                reason = "a connection file on record may be in use"
+                results.append(CleanResult(estate.path, "stale_file", "kept", reason))
+                continue
             known = set(estate.view.launches)
             # A damaged line may hide a launch, but not what its processes bear.
             seen = estate.owner_id in marked[1] or bool(set(marked[0]) - known)
@@ -268,6 +291,11 @@ def _candidate(path: str) -> connections.Candidate | None:
         return None
     file = connections.FileIdentity.from_stat(status)
     return connections.Candidate(path, file, status.st_uid, status.st_mtime)
+
+
+def _is_young(path: str) -> bool:
+    found = _candidate(path)
+    return found is not None and time.time() - found.modified_at < _YOUNG
 
 
 def _exit(launch: LaunchRecord) -> Exit | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from .. import connections
 from ..connections import Answer, Candidate, Listing, Ports, Server
@@ -45,6 +46,8 @@ class Verdicts:
 
     items: list[Item] = field(default_factory=list)
     incomplete: str = ""
+    doubts: dict[str, str] = field(default_factory=dict)
+    """Connection files that may be in use: by their path, why that cannot be ruled out."""
 
 
 def stale_files(
@@ -73,7 +76,7 @@ def stale_files(
     found.extend(judge.about_shared_folders())
     if judge.blind:
         return Verdicts(incomplete=judge.blind)
-    return Verdicts(found)
+    return Verdicts(found, doubts=judge.doubts)
 
 
 class _Judge:
@@ -90,6 +93,7 @@ class _Judge:
         self._servers: dict[int, Server | None] = {}
         self._served: dict[int, int] = {}
         self.blind = ""
+        self.doubts: dict[str, str] = {}
         self._on_record: dict[str, list[KnownLaunch]] = {}
         for owner in owners.dead:
             for launch in owner.view.launches.values():
@@ -126,6 +130,7 @@ class _Judge:
             return None
         if file.named:
             if connections.users_of(file.named, self._table).answer is not Answer.NO:
+                self._doubted(file, "a running process names it, or may")
                 return None
             if not file.is_socket:
                 proofs.append("its removal was cut short")
@@ -150,28 +155,34 @@ class _Judge:
         path = file.path
         if file.is_socket:
             if self._ask.in_use([path]):
-                return False
+                return self._doubted(file, "something may be bound to it")
             proofs.append("its connection file is gone, and nothing is bound to it any more")
         elif self._ask.is_empty(path):
             # Nobody could have connected: a crash came while it was written.
             proofs.append("it is empty")
         else:
             ports = self._ask.ports_of(path)
-            if connections.has_listener(ports, self._table.listeners) is not Answer.NO:
-                return False
+            listener = connections.has_listener(ports, self._table.listeners)
+            if listener is not Answer.NO:
+                may = "listens" if listener is Answer.YES else "may listen"
+                return self._doubted(file, f"something {may} on its ports")
             proofs.append("nothing listens on its ports")
             sockets = self._ask.sockets_of(path, ports)
             if self._ask.in_use(sockets):
-                return False
+                return self._doubted(file, "something may be bound to its sockets")
             if sockets:
                 proofs.append(f"with it: {len(sockets)} socket{'s' if len(sockets) > 1 else ''}")
         users = connections.users_of(path, self._table)
         if users.answer is Answer.UNKNOWN:
             self.blind = users.reason
         if users.answer is not Answer.NO:
-            return False
+            return self._doubted(file, users.reason)
         proofs.append("no running process names it or has it open")
         return True
+
+    def _doubted(self, file: Candidate, reason: str) -> Literal[False]:
+        self.doubts[file.path] = reason
+        return False
 
     # -- files of servers ------------------------------------------------------------
 

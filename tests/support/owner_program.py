@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 import uuid
+import zlib
 from typing import Any
 
 managers: dict[str, Any] = {}
@@ -24,14 +25,16 @@ traits: dict[str, Any] = {"warm": "off"}
 
 
 def own_address() -> str:
-    """An address of the loopback network that no other owner uses.
+    """An address of the loopback network that only the owners of this workspace use.
 
     Free ports are looked up long before a kernel binds them: on one address for all, what
-    else runs on the machine takes one of them every now and then.
+    else runs on the machine takes one of them every now and then. On an address for each
+    owner two kernels may have the same port number: the connection file of the one that
+    died stays then, since something listens on that.
     """
     from jupyter_client import localinterfaces
 
-    number = os.getpid()
+    number = zlib.crc32(os.environ["JUPYTER_RUNTIME_DIR"].encode())
     address = f"127.{1 + number // 65536 % 250}.{number // 256 % 256}.{1 + number % 250}"
     if not localinterfaces.is_local_ip(address):
         localinterfaces.LOCAL_IPS.append(address)
