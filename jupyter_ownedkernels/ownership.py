@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -40,6 +40,9 @@ _PATIENCE_AT_EXIT = 1.0
 # Ended kernels stay listed, with their reason, but a loop of thousands of runs must not
 # fill the memory of its owner.
 _ENDED_LIMIT = 200
+# Asked for and not there yet. Not asyncio's own threads: fifty starts would hold all of them
+# for two seconds. Nor many: a spawner's socket takes 7 to 26 requests, of 32 to 5 KB.
+_LAUNCHES = 8
 
 
 Listener = Callable[[OwnedKernel, State], None]
@@ -61,6 +64,8 @@ class Ownership:
         self.launcher = Launcher(self.owner.owner_id, on_lost=self._retire_lost)
         warm = (settings.warm, settings.warm_preload, settings.standby)
         self.warm = WarmPool(self.launcher, *warm)
+        self.launches = ThreadPoolExecutor(_LAUNCHES, "ownedkernels-launch")
+        """Threads that wait until a kernel process exists."""
         self.unwatched_because: str | None = None  # of the newest launch that was to be watched
         self._kernels: dict[str, OwnedKernel] = {}
         self._listeners: list[Listener] = []
@@ -149,14 +154,25 @@ class Ownership:
         self.journal.launching(record)
         return kernel
 
-    def launch(self, kernel: OwnedKernel, request: LaunchRequest, stdio: list[int]) -> Launch:
-        """Make the launch that :meth:`begin` announced; raises as :meth:`.WarmPool.launch`."""
-        launch = self.warm.launch(request, stdio)
+    def launch(
+        self,
+        kernel: OwnedKernel,
+        request: LaunchRequest,
+        stdio: list[int],
+        asked: Callable[[Launch], None],
+    ) -> Launch:
+        """Make the launch that :meth:`begin` announced; raises as :meth:`.WarmPool.launch`.
+
+        To be called in :attr:`launches`. ``asked`` is told of each launch that is asked for,
+        at once: the last one is that which is made.
+        """
+        launch = self.warm.launch(request, stdio, asked)
         if launch is None:
             launch = self.launcher.submit(request, stdio)
         else:
             with self._lock:
                 kernel.record = replace(kernel.record, launch_mode="fork")
+        asked(launch)
         kernel.launch = launch
         launch.on_kernel = lambda _: self._kernel_found(kernel, launch)
         launch.started.add_done_callback(lambda future: self._started(kernel, future))
@@ -219,6 +235,7 @@ class Ownership:
                 self.wish(kernel.kernel_id, "shutdown")
                 kernel.launch.retire(self.settings.terminate_grace)
                 retired.append(kernel.launch.retired)
+        self.launches.shutdown(wait=False, cancel_futures=True)
         self.warm.close()
         with contextlib.suppress(KeyboardInterrupt):  # A second one: the keepers do the rest.
             wait(retired, _PATIENCE_AT_EXIT)

@@ -167,7 +167,8 @@ class OwnedProvisioner(OnRecord):
         )
         submission = Submission(self.ownership, kernel, request, stdio)
         try:
-            launch = await asyncio.to_thread(submission.make)
+            threads = self.ownership.launches
+            launch = await asyncio.get_running_loop().run_in_executor(threads, submission.make)
             started = await settled(launch.started, settings.launch_timeout)
         except BaseException as error:
             submission.give_up()

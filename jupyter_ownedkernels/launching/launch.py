@@ -117,6 +117,8 @@ class Launch:
         """Whether the kernel stood by before the launch: its ports listen already."""
         self.welcomes = False
         """Whether the kernel is known to welcome whoever subscribes to its output."""
+        self.closed = False
+        """Whether the lease was ended from here."""
         self._lease: socket.socket | None = lease
         self.pidfd: int | None = None
         self._answers: list[Future[int]] = []
@@ -171,6 +173,7 @@ class Launch:
     def close(self) -> None:
         """End the lease, whatever state the launch is in. The keeper retires it."""
         with self._lock:
+            self.closed = True
             if self._lease is not None:
                 with contextlib.suppress(OSError):
                     self._lease.shutdown(socket.SHUT_RDWR)

@@ -105,13 +105,15 @@ class WarmPool:
 
     # -- for the owner -------------------------------------------------------------
 
-    def launch(self, request: LaunchRequest, stdio: Sequence[int]) -> Launch | None:
+    def launch(
+        self, request: LaunchRequest, stdio: Sequence[int], asked: Callable[[Launch], None]
+    ) -> Launch | None:
         """Fork the kernel. None: launch it by exec, nothing has happened.
 
         Blocks until the kernel exists: some milliseconds, or until it is its turn to boot where
-        many are started at once. Raises WarmLost when
-        the outcome is unknown: the lease is closed, so a kernel that comes late is
-        retired, but its connection file and ports must not be used again.
+        many are started at once. ``asked`` is told of a launch that waits for it, and may close it.
+        Raises WarmLost then, and when the outcome is unknown: the lease is closed, so a kernel
+        that comes late is retired, but its connection file and ports must not be used again.
         """
         if not self.enabled:
             return None
@@ -124,15 +126,22 @@ class WarmPool:
             return claimed
         try:
             launch = self._launcher.submit(request, stdio, process)
-        except (wire.Closed, LaunchTimeout, OSError) as error:
+        except (wire.Closed, LaunchTimeout) as error:
             self._failed(choice, process, str(error) or "the warm spawner is gone")
             return None
+        except OSError as error:
+            # Of this process: no descriptor is left, say.
+            log.debug("A warm spawner could not be asked: %s", error)
+            return None
+        asked(launch)
         try:
             self._wait_for_answer(launch)
         except (LeaseLost, FutureTimeout) as error:
+            given_up = launch.closed
             launch.close()
             reason = str(error) or f"no answer for more than {_ANSWER_TIMEOUT:g} s"
-            self._failed(choice, process, reason)
+            if not given_up:
+                self._failed(choice, process, reason)
             raise WarmLost(f"a warm start came to nothing: {reason}") from None
         except LaunchError as error:
             self._refused(choice, process, error, request.env)

@@ -32,24 +32,24 @@ class Submission:
         self._given_up: bool = False
         self._launch: Launch | None = None
 
-    def _is_wanted(self) -> bool:
-        return not self._given_up
-
     def make(self) -> Launch:
         """The work of the thread."""
         with self._lock:
-            if not self._is_wanted():
+            if self._given_up:
                 raise asyncio.CancelledError
             self._begun = True
         try:
-            launch = self._ownership.launch(self._kernel, self._request, self._stdio.child)
+            return self._ownership.launch(
+                self._kernel, self._request, self._stdio.child, self._asked
+            )
         finally:
             self._stdio.close_child_ends()
+
+    def _asked(self, launch: Launch) -> None:
         with self._lock:
             self._launch = launch
-            if not self._is_wanted():
+            if self._given_up:
                 launch.close()
-        return launch
 
     def give_up(self) -> None:
         """Whatever comes of it is to be ended. May be called when it has failed itself."""

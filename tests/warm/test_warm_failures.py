@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -157,7 +158,7 @@ def test_three_failures_in_a_row_switch_it_off_for_a_while(timed: Kennel, clock:
         assert timed.warm_up()["state"] == "ready"
         slot = next(iter(timed.pool._slots.values()))
         assert slot.process is not None
-        slot.process._control.close()
+        slot.process._control.shutdown(socket.SHUT_RDWR)
         assert timed.forked() is None
         assert timed.pool.to_json()[0]["failures"] == failures
     assert timed.states() == ["off"]

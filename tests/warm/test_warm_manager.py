@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,14 +17,16 @@ import pytest
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+from support import census
 from traitlets.config import Config
 from warm_kernels import until
 
 from jupyter_ownedkernels import ownership
 from jupyter_ownedkernels.config import OwnedKernels
 from jupyter_ownedkernels.doctor.examination import default_scope, scan
+from jupyter_ownedkernels.models import State
 from jupyter_ownedkernels.ownership import Ownership
-from jupyter_ownedkernels.runtime import procfs
+from jupyter_ownedkernels.runtime import procfs, wire
 from jupyter_ownedkernels.settings import Settings
 from jupyter_ownedkernels.takeover.manager_class import Mode
 from jupyter_ownedkernels.views.health import health_json
@@ -248,5 +252,85 @@ def test_a_dozen_at_once(owner: Ownership) -> None:
 
         found = await asyncio.gather(*(one(number) for number in range(12)))
         assert found == [f"{number}\n" for number in range(12)]
+
+    play(scene)
+
+
+@asynccontextmanager
+async def waiting(
+    owner: Ownership, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[int, list[asyncio.Task[None]]]]:
+    """Many starts that wait for a warm spawner which has been stopped; its number, and they."""
+    monkeypatch.setattr(owner.warm, "reserve", lambda *_: None)
+    monkeypatch.setattr(owner.warm.standby, "count", 0)
+    async with kernel() as first:
+        assert mode(owner, first) == "exec"
+    await eventually(lambda: owner.warm.to_json()[0]["state"] == "ready", "a template")
+    template = owner.warm.to_json()[0]["pid"]
+    os.kill(template, signal.SIGSTOP)
+    try:
+        starts = [asyncio.ensure_future(AsyncKernelManager().start_kernel()) for _ in range(10)]
+        with ThreadPoolExecutor(1) as threads:
+            await asyncio.get_running_loop().run_in_executor(
+                threads, until, lambda: owner.warm._unanswered > 1, "starts that wait"
+            )
+        yield template, starts
+    finally:
+        os.kill(template, signal.SIGCONT)
+
+
+def test_starts_that_wait_leave_the_threads_of_others_alone(
+    owner: Ownership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        async with waiting(owner, monkeypatch) as (_, starts):
+            assert await asyncio.wait_for(asyncio.to_thread(lambda: "done"), 3) == "done"
+            for start in starts:
+                start.cancel()
+        await asyncio.gather(*starts, return_exceptions=True)
+
+    play(scene)
+
+
+def test_starts_that_are_given_up_take_no_turn_and_cost_no_template(
+    owner: Ownership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        async with waiting(owner, monkeypatch) as (template, starts):
+            for start in starts:
+                start.cancel()
+            ended = await asyncio.gather(*starts, return_exceptions=True)
+            assert all(isinstance(one, asyncio.CancelledError) for one in ended)
+            # The threads do not wait for an answer that nobody wants: five seconds and more.
+            await asyncio.to_thread(until, lambda: not owner.warm._unanswered, "their end", 4)
+        async with kernel() as manager:
+            assert mode(owner, manager) == "fork"
+            assert await answer(manager, "print(1 + 1)") == "2\n"
+        (spawner,) = owner.warm.to_json()
+        assert (spawner["pid"], spawner["failures"], spawner["state"]) == (template, 0, "ready")
+        await eventually(lambda: not census.children(template), "keepers that leave")
+        assert all(one.state is State.ENDED for one in owner.kernels())
+        assert not list(Path(os.environ["JUPYTER_RUNTIME_DIR"]).glob("kernel-*.json"))
+
+    play(scene)
+
+
+def test_a_process_without_descriptors_does_not_blame_the_template(
+    owner: Ownership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def scene() -> None:
+        await warmed(owner)
+        monkeypatch.setattr(owner.warm, "reserve", lambda *_: None)
+        pair = wire.pair
+        monkeypatch.setattr(wire, "pair", lambda: none_left() or pair())
+        with pytest.raises(OSError, match="Too many open files"):
+            await AsyncKernelManager().start_kernel()
+        monkeypatch.setattr(wire, "pair", pair)
+        assert [one["failures"] for one in owner.warm.to_json()] == [0]
+        assert [one["state"] for one in owner.warm.to_json()] == ["ready"]
 
     play(scene)

@@ -134,7 +134,7 @@ class Kennel:
     def forked(self, request: LaunchRequest | None = None, **changes: Any) -> Launch | None:
         """A launch by the pool; None when it declined."""
         with self.stdio() as stdio:
-            launch = self.pool.launch(request or self.request(**changes), stdio)
+            launch = self.pool.launch(request or self.request(**changes), stdio, lambda _: None)
         if launch is not None:
             self._launches.append(launch)
         return launch
