@@ -101,7 +101,10 @@ def test_the_stock_stack_is_measured_again(
 ) -> None:
     Kernel.ways = ["good", "silent", "good"] + ["good"] * 6
     names = [row[0] for row in stack.many(2)]
-    assert names == ["2 kernels at once, s", "MB of its own per kernel"]
+    assert names == [
+        "2 kernels at once, by a server to the first cell, s",
+        "MB of its own per kernel",
+    ]
     said = capsys.readouterr().err
     assert said == "stock stack: 1 of 2 kernels never answered\n"
     assert Kernel.ways == []

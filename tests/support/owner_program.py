@@ -107,12 +107,12 @@ def client(name: str) -> Any:
 
 
 def execute(name: str, code: str, timeout: float = 60) -> list[str]:
-    """Run a cell to its end; what it printed, and its error."""
+    """Run a cell to its end; what it printed, warnings aside, and its error."""
     said: list[str] = []
 
     def hear(message: dict[str, Any]) -> None:
         content = message["content"]
-        if message["msg_type"] == "stream":
+        if message["msg_type"] == "stream" and content["name"] == "stdout":
             said.append(content["text"])
         elif message["msg_type"] == "error":
             said.append(content["ename"])

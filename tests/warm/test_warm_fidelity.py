@@ -218,8 +218,10 @@ def test_output_of_the_process_goes_to_the_given_terminal(
     main, terminal = os.openpty()
     try:
         with kennel.stdio(terminal) as stdio:
-            start = kennel.pool.launch if how == "fork" else kennel.launcher.submit
-            launch = start(kennel.request(), stdio)
+            if how == "fork":
+                launch = kennel.pool.launch(kennel.request(), stdio, lambda _: None)
+            else:
+                launch = kennel.launcher.submit(kennel.request(), stdio)
         assert launch is not None
         launch.started.result(30)
         kennel._launches.append(launch)
