@@ -1,4 +1,4 @@
-import { ServerConnection, type Event } from '@jupyterlab/services';
+import type { Event, ServerConnection } from '@jupyterlab/services';
 import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
 import { Poll, Throttler } from '@lumino/polling';
 import { Signal, type ISignal } from '@lumino/signaling';
@@ -13,7 +13,7 @@ import {
   type IProcess,
   type IReport
 } from './api';
-import { requestAPI } from './request';
+import { isMissing, messageOf, requestAPI } from './request';
 import {
   NAMESPACE,
   type ICleaning,
@@ -33,8 +33,14 @@ const EVENT_LIMIT_MS = 150;
  */
 const SETTLE_MS = 1500;
 
-/** A clean is sent in parts, so that there is progress to show. */
-const CLEAN_PART = 50;
+/**
+ * A clean is sent in so many parts, so that there is progress to show. For each of them the
+ * server looks at everything twice: more parts for more items would take quadratic time.
+ */
+const CLEAN_PARTS = 20;
+const LEAST_PART = 50;
+/** The server takes no more ids at once. */
+const MOST_IDS = 10_000;
 
 /** The longest pause of a poll that fails. */
 const LONGEST_PAUSE_MS = 300_000;
@@ -154,9 +160,13 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
       return this._cleaning;
     };
     tell(true);
+    const size = Math.min(
+      MOST_IDS,
+      Math.max(LEAST_PART, Math.ceil(ids.length / CLEAN_PARTS))
+    );
     try {
-      for (let start = 0; start < ids.length; start += CLEAN_PART) {
-        const part = ids.slice(start, start + CLEAN_PART);
+      for (let start = 0; start < ids.length; start += size) {
+        const part = ids.slice(start, start + size);
         const answer = await requestAPI<{ results: ICleanResult[] }>(
           'cleanup',
           this._settings,
@@ -382,16 +392,4 @@ export namespace OwnershipModel {
     /** Where the server's events arrive; without it the poll has to do. */
     events?: Event.IManager;
   }
-}
-
-/** A 404 of the route itself: the server extension is off. */
-function isMissing(error: unknown): boolean {
-  return (
-    error instanceof ServerConnection.ResponseError &&
-    error.response.status === 404
-  );
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -57,3 +57,16 @@ function parse(text: string): unknown {
     return undefined;
   }
 }
+
+/** A 404 of the route itself: the server extension is off. */
+export function isMissing(error: unknown): boolean {
+  return (
+    error instanceof ServerConnection.ResponseError &&
+    error.response.status === 404
+  );
+}
+
+/** What an error says. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -229,6 +229,26 @@ describe('a clean', () => {
     expect(asked).toHaveBeenLastCalledWith('strays?refresh=1', serverSettings);
   });
 
+  it.each([
+    [10_000, 20, 500],
+    [250_000, 25, 10_000]
+  ])('of %i is sent in %i parts', async (count, parts, size) => {
+    const asked = serve({ cleanup: results });
+    const model = make();
+    const progress = new Set<number>();
+    model.changed.connect(() => {
+      progress.add(model.cleaning?.results.size ?? -1);
+    });
+    const ids = Array.from({ length: count }, (_, index) => `id${index}`);
+    const done = await model.clean(ids);
+    expect(done.results.size).toBe(count);
+    const sizes = asked.mock.calls
+      .filter(([path]) => path === 'cleanup')
+      .map(([, , { body }]) => results(body).results.length);
+    expect(sizes).toEqual(Array(parts).fill(size));
+    expect(progress.size).toBe(parts + 1);
+  });
+
   it('says what failed, and keeps what is done', async () => {
     let parts = 0;
     serve({
