@@ -31,6 +31,9 @@ const ICONS: Record<string, LabIcon> = {
   file: fileIcon
 };
 
+/** Seconds for which a kernel that runs again has its death on its row. */
+const NEWS_S = 300;
+
 /** Everything that the row of a kernel shows. */
 export interface IKernelRow {
   kernel: IKernel;
@@ -75,9 +78,13 @@ export function kernelRow(
     : '';
   const pid =
     kernel.pid !== null && !ended ? trans.__('pid %1', kernel.pid) : '';
-  const note = isDeath(kernel.last_exit)
-    ? deathNote(kernel, kernel.last_exit, now, trans)
-    : '';
+  const death = isDeath(kernel.last_exit) ? kernel.last_exit : null;
+  const past = death ? deathNote(kernel, death, now, trans) : '';
+  const isNews =
+    death !== null &&
+    !gone &&
+    (kernel.state === 'ended' || now / 1000 - death.at < NEWS_S);
+  const note = isNews ? past : '';
   const rss = ended ? null : kernel.rss_bytes;
   const facts = [age, processes, detached, cpu, gpu, pid];
   const names = [kernel.display_name, shortId(kernel.kernel_id)];
@@ -85,7 +92,7 @@ export function kernelRow(
     className: `jp-OwnedKernels-kernel${gone ? ' jp-mod-gone' : ''}`,
     name: [
       title.name,
-      note && kernel.last_exit?.summary,
+      note && death?.summary,
       note,
       state,
       trouble,
@@ -100,14 +107,15 @@ export function kernelRow(
         <Icon.react tag="span" className="jp-OwnedKernels-icon" />
         <span
           className="jp-OwnedKernels-lines"
-          title={hoverText(kernel, title, note, trans)}
+          title={hoverText(kernel, title, past, trans)}
         >
           <span className="jp-OwnedKernels-line">
             <span className="jp-OwnedKernels-name">{title.name}</span>
             <Size value={rss} share={props.share} trans={trans} />
           </span>
-          {note && !gone ? (
+          {note ? (
             <span className="jp-OwnedKernels-note">
+              {trouble && <Trouble text={trouble} />}
               <ToneIcon tone="warning" />
               <span>{note}</span>
             </span>
@@ -120,12 +128,7 @@ export function kernelRow(
                   word={state}
                   ended={ended}
                 />,
-                trouble && (
-                  <span className="jp-OwnedKernels-trouble">
-                    <errorIcon.react tag={null} />
-                    {trouble}
-                  </span>
-                ),
+                trouble && <Trouble text={trouble} />,
                 ...facts,
                 ...names
               ]}
@@ -154,15 +157,24 @@ function State(props: {
   );
 }
 
+function Trouble(props: { text: string }): React.ReactElement {
+  return (
+    <span className="jp-OwnedKernels-trouble">
+      <errorIcon.react tag={null} />
+      {props.text}
+    </span>
+  );
+}
+
 function hoverText(
   kernel: IKernel,
   title: IKernelTitle,
-  note: string,
+  death: string,
   trans: TranslationBundle
 ): string {
   const lines = [
-    note,
-    note && kernel.last_exit ? kernel.last_exit.summary : '',
+    death,
+    death && kernel.last_exit ? kernel.last_exit.summary : '',
     title.path || title.name,
     trans.__('Kernel: %1 (%2)', kernel.display_name, kernel.kernel_id),
     kernel.pid !== null ? trans.__('Process: %1', kernel.pid) : '',

@@ -107,6 +107,31 @@ describe('the section of kernels', () => {
     expect(third.textContent).toContain('idle');
   });
 
+  it('shows the state again some minutes after a death', async () => {
+    const last_exit = exit({ at: Date.now() / 1000 - 3600 });
+    const section = await show(
+      withKernels(
+        kernel('a', { last_exit, execution_state: 'busy' }),
+        kernel('b', { last_exit, state: 'ended' })
+      )
+    );
+    const [first, second] = rows(section.node);
+    expect(first.textContent).toContain('busy');
+    expect(first.textContent).not.toContain('Killed by');
+    expect(nameOf(first)).not.toContain('Killed by');
+    expect(first.querySelector('[title^="Killed by"]')).not.toBeNull();
+    expect(second.textContent).toContain('Killed by SIGKILL, died 1 h ago');
+  });
+
+  it('says at any time that a kernel is not watched', async () => {
+    const section = await show(
+      withKernels(kernel('a', { state: 'unwatched', last_exit: exit() }))
+    );
+    const [first] = rows(section.node);
+    expect(first.textContent).toContain('not watched');
+    expect(first.textContent).toContain('Killed by SIGKILL, restarted');
+  });
+
   it('expands to the processes', async () => {
     const model = withKernels(
       kernel('a', { last_exit: exit(), reason: 'no spawner' })
