@@ -234,10 +234,6 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
     Signal.clearData(this);
   }
 
-  private get _isWatched(): boolean {
-    return this._observers > 0 && !document.hidden;
-  }
-
   private async _look(): Promise<void> {
     this._stale = false;
     const server = await this._fetchServer();
@@ -334,26 +330,27 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
 
   /** Nothing has happened for a moment: look, unless nobody is looking at us. */
   private _onQuiet(): void {
-    if (this._isDisposed) {
+    // A page that is not seen keeps what it was told until it is.
+    if (this._isDisposed || document.hidden) {
       return;
     }
     const staleReport = this._staleReport;
     const touchedReport = this._touchedReport;
     this._staleReport = this._touchedReport = false;
-    if (this._isWatched) {
+    if (this._observers > 0) {
       void this.refresh();
       if (staleReport) {
         void this.scan();
       }
-    } else if (touchedReport && !document.hidden) {
+    } else if (touchedReport) {
       // The status bar and the Running panel are in sight when this panel is not.
       void this._fetchStrays(staleReport ? 'strays?refresh=1' : 'strays');
     }
   }
 
   private _onVisibility = () => {
-    if (this._isWatched && this._stale) {
-      void this.refresh();
+    if (this._stale || this._touchedReport) {
+      this._onQuiet();
     }
   };
 

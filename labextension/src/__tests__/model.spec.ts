@@ -68,6 +68,7 @@ function hideDocument(hidden: boolean): void {
 }
 
 afterEach(() => {
+  jest.useRealTimers();
   models.splice(0).forEach(model => model.dispose());
   jest.restoreAllMocks();
 });
@@ -372,6 +373,42 @@ describe('events', () => {
     expect(asked).toHaveBeenCalledTimes(before);
     hideDocument(false);
     await until(() => asked.mock.calls.length > before);
+  });
+
+  it.each([
+    ['stray_found', 'strays'],
+    ['left_detached', 'strays?refresh=1']
+  ])('of kind %s wait, too, when the panel is hidden', async (kind, path) => {
+    jest.useFakeTimers();
+    const asked = serve({});
+    const { events, emit } = fakeEvents();
+    make(events);
+    hideDocument(true);
+    emit(kind);
+    await jest.advanceTimersByTimeAsync(1000);
+    expect(asked).not.toHaveBeenCalled();
+    hideDocument(false);
+    await jest.advanceTimersByTimeAsync(1000);
+    expect(asked.mock.calls.map(([endpoint]) => endpoint)).toEqual([path]);
+    hideDocument(true);
+    hideDocument(false);
+    await jest.advanceTimersByTimeAsync(1000);
+    expect(asked).toHaveBeenCalledTimes(1);
+  });
+
+  it('that came to a hidden page scan when it is seen', async () => {
+    const asked = serve({});
+    const { events, emit } = fakeEvents();
+    const model = make(events);
+    model.observe();
+    await until(() => model.kernels !== null);
+    hideDocument(true);
+    emit('left_detached');
+    await new Promise(resolve => setTimeout(resolve, 400));
+    hideDocument(false);
+    await until(() =>
+      asked.mock.calls.some(([path]) => path === 'strays?refresh=1')
+    );
   });
 });
 
