@@ -52,7 +52,7 @@ export interface ITreeProps {
  * focus, so that a keyboard never falls out of the list.
  */
 export function Tree(props: ITreeProps): React.ReactElement {
-  const { rows, focusKey, onFocused } = props;
+  const { rows, focusKey, onFocused, onHold } = props;
   const root = React.useRef<HTMLDivElement>(null);
   const focused = React.useRef<Element | null>(null);
   // This renders again before whoever gave the key hears that it was taken.
@@ -88,6 +88,9 @@ export function Tree(props: ITreeProps): React.ReactElement {
       )?.focus();
     }
   });
+
+  // No pointer leaves what is taken away from under it.
+  React.useEffect(() => () => onHold(false), [onHold]);
 
   const onKeyDown = (event: React.KeyboardEvent) => {
     const row = rows[index];
@@ -159,8 +162,8 @@ export function Tree(props: ITreeProps): React.ReactElement {
           focused.current = null;
         }
       }}
-      onPointerEnter={() => props.onHold(true)}
-      onPointerLeave={() => props.onHold(false)}
+      onPointerEnter={() => onHold(true)}
+      onPointerLeave={() => onHold(false)}
     >
       {rows.map((row, at) => (
         <Row

@@ -9,6 +9,7 @@ import {
   FakeModel,
   frames,
   nameOf,
+  point,
   press,
   row,
   rows
@@ -140,6 +141,18 @@ describe('the section of strays', () => {
     expect(section.checked()).toEqual(['1', '2', '3']);
     await press(' ');
     expect(section.checked()).toEqual([]);
+  });
+
+  it('holds no row that was taken away from under the pointer', async () => {
+    const model = new FakeModel().found(finding('k'), finding('l'));
+    const section = await show(model);
+    await point(rows(section.node)[0], true);
+    model.strays = { kind: 'failed', message: 'broken' };
+    await model.tell();
+    expect(rows(section.node)).toHaveLength(0);
+    await model.found(finding('k'), finding('l')).tell();
+    await model.found(finding('l')).tell();
+    expect(rows(section.node)).toHaveLength(1);
   });
 
   it('says what becomes of each item of a clean', async () => {
