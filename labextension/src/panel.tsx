@@ -81,6 +81,8 @@ export class OwnershipPanel extends SidePanel implements IOwnershipPanel {
 
   revealStrays(): void {
     (this.content as AccordionPanel).expand(2);
+    // The panel itself has the keyboard until there is a row, or when there is none.
+    this.activate();
     this._strays.reveal();
   }
 

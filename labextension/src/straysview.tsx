@@ -37,6 +37,12 @@ export function StraysView(props: IStraysViewProps): React.ReactElement {
   const [held, setHeld] = React.useState(false);
   const [open, setOpen] = React.useState<ReadonlySet<string>>(new Set());
   const shown = React.useRef<ISteady<IFinding>[]>([]);
+  // Also when there is nothing to point at: a stray of later must not take the focus.
+  React.useEffect(() => {
+    if (props.reveal && (strays.kind !== 'unknown' || server.kind === 'off')) {
+      props.onRevealed();
+    }
+  });
 
   if (server.kind === 'off') {
     return (

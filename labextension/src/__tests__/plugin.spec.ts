@@ -197,6 +197,8 @@ describe('the panel', () => {
     expect(
       asked.mock.calls.find(([path]) => path === 'cleanup')?.[2]
     ).toMatchObject({ body: '{"ids":["k"],"dry_run":false}' });
+    expect(model.strays).toMatchObject({ report: { findings: [] } });
+    await until(() => document.activeElement === panel.node);
   });
 
   it('looks for strays before a clean that nobody has prepared', async () => {

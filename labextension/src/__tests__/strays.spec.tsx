@@ -182,6 +182,31 @@ describe('the section of strays', () => {
     await frames();
     expect(nameOf(document.activeElement!)).toContain('python3 kernel');
   });
+
+  it('gives it when the first report comes', async () => {
+    const model = new FakeModel();
+    const section = await show(model);
+    section.reveal();
+    await frames();
+    await model.found(finding('k')).tell();
+    expect(nameOf(document.activeElement!)).toContain('python3 kernel');
+  });
+
+  it.each(['nothing', 'a failure'])(
+    'leaves the focus alone when strays come after %s was shown',
+    async what => {
+      const model = new FakeModel().found();
+      if (what === 'a failure') {
+        model.strays = { kind: 'failed', message: 'broken' };
+      }
+      const section = await show(model);
+      section.reveal();
+      await frames();
+      await model.found(finding('k')).tell();
+      expect(rows(section.node)).toHaveLength(1);
+      expect(document.activeElement === document.body).toBe(true);
+    }
+  );
 });
 
 it('sorts what runs before files, and the oldest first', () => {
