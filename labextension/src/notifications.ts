@@ -141,7 +141,10 @@ export class Notifier {
 
   /** What was told of is cleaned: by this page or by somebody else. */
   private _onChanged(): void {
-    if (this._strayNotice && strayCount(this._options.model) === 0) {
+    const { model } = this._options;
+    // A request that failed says nothing of strays.
+    const isKnown = model.strays.kind === 'report';
+    if (this._strayNotice && isKnown && strayCount(model) === 0) {
       Notification.dismiss(this._strayNotice);
       this._strayNotice = '';
     }

@@ -171,6 +171,14 @@ describe('notifications', () => {
     expect(messages()).toEqual([]);
   });
 
+  it('of strays stay when a scan fails', async () => {
+    const { model } = await start();
+    asked.mockRejectedValue(new Error('no network'));
+    await model.scan();
+    expect(model.strays.kind).toBe('failed');
+    expect(messages()).toHaveLength(1);
+  });
+
   it('say nothing when there is nothing, or when nobody wants to hear', async () => {
     await start({ notifyStrays: false });
     expect(messages()).toEqual([]);
