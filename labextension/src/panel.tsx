@@ -13,7 +13,7 @@ import {
   StraysSection,
   type IKernelHandlers
 } from './sections';
-import { findingsInWords } from './straysview';
+import { scanInWords } from './straysview';
 import {
   CommandIDs,
   PANEL_ID,
@@ -167,13 +167,10 @@ export class OwnershipPanel extends SidePanel implements IOwnershipPanel {
   /** Tell a screen reader of a new scan: what it found, not how old it is. */
   private _announce(): void {
     const { strays, scanning } = this._model;
-    if (strays.kind !== 'report' || scanning || !this.isVisible) {
+    if (strays.kind === 'unknown' || scanning || !this.isVisible) {
       return;
     }
-    const text = this._ownTrans.__(
-      'Strays and stale files: %1',
-      findingsInWords(strays.report, this._ownTrans)
-    );
+    const text = scanInWords(strays, this._ownTrans);
     if (this._live.node.textContent !== text) {
       this._live.node.textContent = text;
     }

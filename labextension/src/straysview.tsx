@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
 
 import type { IFinding, IReport } from './api';
-import { ago } from './format';
+import { ago, asSentence } from './format';
 import { Message } from './pieces';
 import type { Selection } from './selection';
 import { steady, type ISteady } from './steady';
@@ -13,7 +13,7 @@ import {
   proofRows,
   sorted
 } from './strayrows';
-import type { IOwnershipModel } from './tokens';
+import type { IOwnershipModel, StrayState } from './tokens';
 import { Tree, type IRow } from './tree';
 import { isStray } from './words';
 
@@ -51,12 +51,7 @@ export function StraysView(props: IStraysViewProps): React.ReactElement {
   }
   if (strays.kind === 'failed') {
     return (
-      <Message tone="warning">
-        {trans.__(
-          'The scan failed: %1. Scan again, or run “jupyter ownedkernels doctor” in a terminal.',
-          strays.message
-        )}
-      </Message>
+      <Message tone="warning">{failureInWords(strays.message, trans)}</Message>
     );
   }
   if (strays.kind === 'unknown') {
@@ -125,12 +120,7 @@ export function StraysView(props: IStraysViewProps): React.ReactElement {
   return (
     <>
       {!report.complete && (
-        <Message tone="warning">
-          {trans.__(
-            'The scan is not complete, so nothing is called stale: %1',
-            report.incomplete_reason ?? ''
-          )}
-        </Message>
+        <Message tone="warning">{gapInWords(report, trans)}</Message>
       )}
       {rows.length > 0 ? (
         <Tree
@@ -184,7 +174,40 @@ function Footer(
   );
 }
 
-/** What a scan found, in words; for the live region and the head of the section. */
+function failureInWords(message: string, trans: TranslationBundle): string {
+  return trans.__(
+    'The scan failed: %1 Scan again, or run “jupyter ownedkernels doctor” in a terminal.',
+    asSentence(message)
+  );
+}
+
+function gapInWords(report: IReport, trans: TranslationBundle): string {
+  return trans.__(
+    'The scan is not complete, so nothing is called stale: %1',
+    asSentence(report.incomplete_reason)
+  );
+}
+
+/** What came of a scan, for the live region: as much as the section shows. */
+export function scanInWords(
+  strays: Exclude<StrayState, { kind: 'unknown' }>,
+  trans: TranslationBundle
+): string {
+  if (strays.kind === 'failed') {
+    return failureInWords(strays.message, trans);
+  }
+  const { report } = strays;
+  if (!report.complete && report.findings.length === 0) {
+    return gapInWords(report, trans);
+  }
+  const found = trans.__(
+    'Strays and stale files: %1',
+    findingsInWords(report, trans)
+  );
+  return report.complete ? found : `${gapInWords(report, trans)} ${found}`;
+}
+
+/** What a scan found, in words. */
 export function findingsInWords(
   report: IReport,
   trans: TranslationBundle

@@ -3,7 +3,7 @@ import { KernelAPI } from '@jupyterlab/services';
 import plugins, { CommandIDs, IOwnershipModel, PANEL_ID } from '..';
 import { EVENT_SCHEMA } from '../api';
 import { click, frames, nameOf, until } from './support/fakes';
-import { kernel, report } from './support/samples';
+import { finding, kernel, report } from './support/samples';
 import {
   modelPlugin,
   fakeApp,
@@ -103,6 +103,27 @@ describe('the panel', () => {
     expect(live.textContent).toBe(
       'Strays and stale files: 1 stray, 1 detached'
     );
+  });
+
+  it('tells one that a scan has failed, or has not seen everything', async () => {
+    const { model, panel } = await activate();
+    panel.show();
+    const live = panel.node.querySelector('.jp-OwnedKernels-live')!;
+    await until(() => live.textContent);
+    answers['strays?refresh=1'] = report([], {
+      complete: false,
+      incomplete_reason: '/proc is hidden'
+    });
+    await model.scan();
+    expect(live.textContent).toContain('not complete');
+    expect(live.textContent).not.toContain('none');
+    answers['strays?refresh=1'] = report([finding('k')], { complete: false });
+    await model.scan();
+    expect(live.textContent).toContain('not complete');
+    expect(live.textContent).toContain('1 stray');
+    asked.mockRejectedValue(new Error('No network.'));
+    await model.scan();
+    expect(live.textContent).toContain('The scan failed: No network. Scan');
   });
 
   it('has the keyboard once it is activated', async () => {
