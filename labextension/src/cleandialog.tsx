@@ -4,7 +4,7 @@ import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import React from 'react';
 
 import type { IFinding } from './api';
-import { bytes, duration } from './format';
+import { asSentence, bytes, duration } from './format';
 import { Message, Tag, ToneIcon } from './pieces';
 import type { Selection } from './selection';
 import { GROUP_FROM, sorted } from './strayrows';
@@ -353,8 +353,8 @@ export function cleaningSummary(
   const done = [...cleaning.results.values()].filter(isDone).length;
   if (cleaning.error) {
     return trans.__(
-      'The server did not answer: %1. %2 of %3 items are done. Scan again to see what is left.',
-      cleaning.error,
+      'The server did not answer: %1 %2 of %3 items are done. Scan again to see what is left.',
+      asSentence(cleaning.error),
       done,
       total
     );

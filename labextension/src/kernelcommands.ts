@@ -12,7 +12,9 @@ import {
 
 import type { IKernel } from './api';
 import { describe } from './commands';
+import { asSentence } from './format';
 import { kernelTitle, type IKernelTitle } from './names';
+import { messageOf } from './request';
 import { CommandIDs, type IOwnershipModel } from './tokens';
 import type { IRowAction } from './tree';
 
@@ -54,7 +56,7 @@ export function addKernelCommands(
         failure,
         trans.__(
           '%1 Refresh the panel to see whether the kernel still runs; if it does, try again.',
-          (error as Error).message
+          asSentence(messageOf(error))
         ),
         [Dialog.okButton({ label: trans.__('Close') })]
       );

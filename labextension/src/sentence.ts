@@ -32,8 +32,8 @@ export function describe(
       return {
         tone: 'warning',
         text: trans.__(
-          'The server did not answer: %1. It is asked again from time to time.',
-          server.message
+          'The server did not answer: %1 It is asked again from time to time.',
+          asSentence(server.message)
         )
       };
     case 'health':

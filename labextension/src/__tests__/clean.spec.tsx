@@ -182,6 +182,12 @@ describe('a clean in words', () => {
       { error: 'no network', results: new Map([result('a', 'killed')]) },
       true,
       'no network. 1 of 2 items are done. Scan again'
+    ],
+    [
+      'lost, in a sentence',
+      { error: 'No network.' },
+      true,
+      'No network. 0 of 2 items are done.'
     ]
   ])('%s', (_, fields, failed, text) => {
     expect(cleaningFailed(cleaning(fields))).toBe(failed);

@@ -272,7 +272,7 @@ describe('what can be done with a kernel', () => {
     const { commands } = await ready();
     jest
       .spyOn(KernelAPI, 'interruptKernel')
-      .mockRejectedValue(new Error('No network.'));
+      .mockRejectedValue(new Error('No network'));
     const done = commands.execute(CommandIDs.interruptKernel, target);
     expect(await answerDialog('Close')).toContain(
       'No network. Refresh the panel'

@@ -15,7 +15,13 @@ describe('the sentence about this server', () => {
   it.each<[string, ServerState, string, string]>([
     ['nothing known', { kind: 'unknown' }, 'neutral', 'Asking the server'],
     ['extension off', { kind: 'off' }, 'warning', 'is off'],
-    ['failure', { kind: 'failed', message: '502' }, 'warning', '502'],
+    ['failure', { kind: 'failed', message: '502' }, 'warning', ': 502. It is'],
+    [
+      'failed in a sentence',
+      { kind: 'failed', message: 'Not JSON.' },
+      'warning',
+      ': Not JSON. It is'
+    ],
     ['full', health('full'), 'good', 'Every kernel is watched'],
     [
       'provisioner-only',
