@@ -251,9 +251,8 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
       return;
     }
     await Promise.all([
-      this._fetchKernels(),
-      this.refreshStrays(),
-      ...[...this._processes.keys()].map(id => this._fetchProcesses(id))
+      this._fetchKernels().then(() => this._fetchExpanded()),
+      this.refreshStrays()
     ]);
   }
 
@@ -280,6 +279,13 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
     this._kernels = answer.kernels;
     this._kernelsAt = Date.now();
     this._emit();
+  }
+
+  /** Of a kernel that is not there any more nothing is asked: what is shown may stay. */
+  private async _fetchExpanded(): Promise<void> {
+    const ids = (this._kernels ?? []).map(({ kernel_id }) => kernel_id);
+    const expanded = ids.filter(id => this._processes.has(id));
+    await Promise.all(expanded.map(id => this._fetchProcesses(id)));
   }
 
   private async _fetchProcesses(kernelId: string): Promise<void> {

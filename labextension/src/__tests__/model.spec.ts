@@ -181,6 +181,21 @@ describe('the processes of a kernel', () => {
     expect(model.processes('a')).toBeUndefined();
   });
 
+  it('are asked for no more when it is gone', async () => {
+    const asked = serve({ 'kernels/a': { processes: [processOf(1)] } });
+    const model = make();
+    model.expand('a', true);
+    await until(() => model.processes('a')?.kind === 'processes');
+    const list = jest.fn(() => ({ kernels: [] }));
+    serve({ kernels: list, 'kernels/a': status(404, 'no such kernel') });
+    asked.mockClear();
+    await model.refresh();
+    expect(list).toHaveBeenCalledTimes(1);
+    expect(asked.mock.calls.map(([path]) => path)).not.toContain('kernels/a');
+    // A list that still has its row shows what it has shown.
+    expect(model.processes('a')?.kind).toBe('processes');
+  });
+
   it('say why they are not there', async () => {
     serve({ 'kernels/a': status(404, 'no such kernel') });
     const model = make();
