@@ -60,6 +60,7 @@ export function Tree(props: ITreeProps): React.ReactElement {
   const [active, setActive] = React.useState({ key: '', index: 0 });
   const found = rows.findIndex(row => row.key === active.key);
   const index = found >= 0 ? found : Math.min(active.index, rows.length - 1);
+  const places = placesOf(rows);
 
   const focusRow = (target: number) => {
     const element = root.current?.children[target] as HTMLElement | undefined;
@@ -170,7 +171,8 @@ export function Tree(props: ITreeProps): React.ReactElement {
           key={row.key}
           row={row}
           current={at === index}
-          {...placeOf(rows, at)}
+          size={places[at].siblings.count}
+          position={places[at].position}
           onFocus={() => setActive({ key: row.key, index: at })}
         />
       ))}
@@ -259,19 +261,16 @@ function parentOf(rows: readonly IRow[], index: number): number {
   return index;
 }
 
-/** Place among the rows of the same parent, for the screen reader's "2 of 5". */
-function placeOf(
-  rows: readonly IRow[],
-  index: number
-): { size: number; position: number } {
-  const { level } = rows[index];
-  let position = 1;
-  for (let at = index - 1; at >= 0 && rows[at].level >= level; at--) {
-    position += Number(rows[at].level === level);
-  }
-  let size = position;
-  for (let at = index + 1; at < rows.length && rows[at].level >= level; at++) {
-    size += Number(rows[at].level === level);
-  }
-  return { size, position };
+/** Places among the rows of the same parent, for the screen reader's "2 of 5". */
+function placesOf(
+  rows: readonly IRow[]
+): { siblings: { count: number }; position: number }[] {
+  const open: { count: number }[] = [];
+  return rows.map(({ level }) => {
+    // A row closes the families below it.
+    open.length = Math.min(open.length, level + 1);
+    const siblings = (open[level] ??= { count: 0 });
+    siblings.count += 1;
+    return { siblings, position: siblings.count };
+  });
 }
