@@ -2,6 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
 
 import type { IKernel, IProcess } from './api';
+import { moment } from './format';
 import { kernelRow, processRow, textRow, type RowActions } from './kernelrows';
 import type { IKernelTitle } from './names';
 import { Message } from './pieces';
@@ -90,7 +91,7 @@ export function KernelsView(props: IKernelsViewProps): React.ReactElement {
         processes.current.get(kernel.kernel_id) ?? [],
         state.processes,
         held && processes.current.has(kernel.kernel_id),
-        process => `${process.pid} ${process.started_at}`
+        keyOf
       );
       processes.current.set(kernel.kernel_id, list);
       if (list.length === 0) {
@@ -98,7 +99,7 @@ export function KernelsView(props: IKernelsViewProps): React.ReactElement {
       }
       for (const { item: process, gone } of list) {
         rows.push({
-          key: `${kernel.kernel_id}/${process.pid}`,
+          key: `${kernel.kernel_id}/${keyOf(process)}`,
           level: 2 + process.depth,
           ...processRow(process, kernel, gone, trans)
         });
@@ -116,10 +117,14 @@ export function KernelsView(props: IKernelsViewProps): React.ReactElement {
   );
 }
 
+/** A number alone may be given to another process while the old one keeps its row. */
+function keyOf(process: IProcess): string {
+  return `${process.pid} ${process.started_at}`;
+}
+
 function lastExit(kernel: IKernel, trans: TranslationBundle): string {
   const exit = kernel.last_exit!;
-  const when = new Date(exit.at * 1000).toLocaleTimeString();
-  return trans.__('Last end at %1: %2', when, exit.summary);
+  return trans.__('Last end at %1: %2', moment(exit.at), exit.summary);
 }
 
 function Empty(props: IKernelsViewProps): React.ReactElement {

@@ -197,6 +197,32 @@ describe('the section of kernels', () => {
     expect(rows(section.node)).toHaveLength(3);
   });
 
+  it('tells a process from an earlier one with the same number', async () => {
+    const complained = jest.spyOn(console, 'error').mockImplementation();
+    const model = withKernels(kernel('a'));
+    model.known.set('a', { kind: 'processes', processes: [processOf(1)] });
+    const section = await show(model);
+    await point(row(section.node, 'a.ipynb'), true);
+    const next = processOf(1, { started_at: 2000, name: 'next', cmdline: [] });
+    model.known.set('a', { kind: 'processes', processes: [next] });
+    await model.tell();
+    const names = rows(section.node).map(nameOf);
+    expect(names[1]).toContain('ended, python -m thing, pid 1');
+    expect(names[2]).toContain('next, pid 1');
+    expect(complained).not.toHaveBeenCalled();
+    complained.mockRestore();
+  });
+
+  it('says on which day a kernel ended the last time', async () => {
+    const at = Date.now() / 1000 - 3 * 24 * 3600;
+    const model = withKernels(kernel('a', { last_exit: exit({ at }) }));
+    model.known.set('a', { kind: 'loading' });
+    const section = await show(model);
+    expect(nameOf(rows(section.node)[1])).toContain(
+      new Date(at * 1000).toLocaleDateString()
+    );
+  });
+
   it('runs the actions of a row that are enabled', async () => {
     const section = await show(withKernels(kernel('a')));
     const [stop, off] = section.node.querySelectorAll('button');
