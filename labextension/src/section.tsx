@@ -55,6 +55,11 @@ export abstract class Section extends ReactWidget {
     clearInterval(this._timer);
   }
 
+  protected onBeforeDetach(msg: Message): void {
+    super.onBeforeDetach(msg);
+    clearInterval(this._timer);
+  }
+
   private _start(): void {
     clearInterval(this._timer);
     this._timer = setInterval(() => this.update(), TICK_MS);

@@ -1,5 +1,6 @@
 import { kernelIcon } from '@jupyterlab/ui-components';
 import { nullTranslator } from '@jupyterlab/translation';
+import { Widget } from '@lumino/widgets';
 
 import type { IKernel } from '../api';
 import { kernelTitle } from '../names';
@@ -355,4 +356,19 @@ it('renders nothing while it is hidden', async () => {
   expect(rows(section.node)).toHaveLength(0);
   section.dispose();
   section.dispose();
+});
+
+it('is not rendered any more once it is taken off the page', async () => {
+  const section = await show(withKernels(kernel('a')));
+  jest.useFakeTimers();
+  section.hide();
+  section.show();
+  const update = jest.spyOn(section, 'update');
+  jest.advanceTimersByTime(60_000);
+  expect(update).toHaveBeenCalled();
+  Widget.detach(section);
+  update.mockClear();
+  jest.advanceTimersByTime(60_000);
+  jest.useRealTimers();
+  expect(update).not.toHaveBeenCalled();
 });
