@@ -46,7 +46,11 @@ export class Notifier {
     if (memory.getItem(key) === owner_id) {
       return;
     }
-    memory.setItem(key, owner_id);
+    try {
+      memory.setItem(key, owner_id);
+    } catch {
+      // It is full: better told again by the next page than not at all.
+    }
     const entries = await model.history(HISTORY_LIMIT).catch(() => []);
     const ended = entries
       .filter(({ event, at }) => event === 'recovered' && at >= started_at)

@@ -171,6 +171,14 @@ describe('notifications', () => {
     expect(messages()).toEqual([]);
   });
 
+  it('tell of strays when the browser keeps nothing', async () => {
+    jest.spyOn(Storage.prototype, 'setItem').mockImplementation(() => {
+      throw new DOMException('full', 'QuotaExceededError');
+    });
+    await start();
+    expect(messages()).toHaveLength(1);
+  });
+
   it('of strays stay when a scan fails', async () => {
     const { model } = await start();
     asked.mockRejectedValue(new Error('no network'));
