@@ -260,11 +260,14 @@ def _is_this_machine(ip: str) -> bool:
     return True
 
 
-def users_of(path: str, table: Mentions) -> Users:
+def users_of(path: str, table: Mentions, *, unheard: bool = False) -> Users:
     """Which living processes name the file in their arguments or have it open.
 
     By the file's name: the folder may go by several paths. A kernel that was forked from
-    a template does neither; its owner's journal speaks for it.
+    a template does neither; its owner's journal speaks for it. ``unheard``: nothing accepts
+    connections where the file says. Then NO does not need the open files of everybody, and
+    ``reason`` says what could not be seen: who has only the file open can read it on when
+    it is gone.
     """
     pids = table.mentioned_by(path)
     if pids:
@@ -272,8 +275,9 @@ def users_of(path: str, table: Mentions) -> Users:
     names, blind = table.open_names
     if os.path.basename(path) in names:
         return Users(Answer.YES, (), "a running process has it open")
-    reason = table.incomplete or blind
-    return Users(Answer.UNKNOWN, (), reason) if reason else Users(Answer.NO)
+    if table.incomplete or (blind and not unheard):
+        return Users(Answer.UNKNOWN, (), table.incomplete or blind)
+    return Users(Answer.NO, (), blind)
 
 
 def remove(

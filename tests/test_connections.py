@@ -280,13 +280,16 @@ class Table:
 
 
 def test_three_answers_about_users() -> None:
-    def ask(**known: object) -> connections.Users:
-        return connections.users_of("/run/kernel-1.json", Table(**known))  # type: ignore[arg-type]
+    def ask(*, unheard: bool = False, **known: object) -> connections.Users:
+        table = Table(**known)  # type: ignore[arg-type]
+        return connections.users_of("/run/kernel-1.json", table, unheard=unheard)
 
     assert ask().answer is Answer.NO
     assert ask(incomplete="hidden").answer is Answer.UNKNOWN
     assert ask(open_names=(frozenset(), "blind")) == (Answer.UNKNOWN, (), "blind")
     assert ask(open_names=(frozenset({"kernel-1.json"}), "blind")).answer is Answer.YES
+    assert ask(open_names=(frozenset(), "blind"), unheard=True) == (Answer.NO, (), "blind")
+    assert ask(incomplete="hidden", unheard=True).answer is Answer.UNKNOWN
     assert ask(mentions=frozenset({7, 3}), incomplete="x")[:2] == (Answer.YES, (3, 7))
 
 

@@ -162,13 +162,42 @@ def test_nothing_is_stale_when_processes_may_be_hidden() -> None:
     assert "hidepid" in found.incomplete
 
 
-def test_nothing_is_stale_when_a_process_of_the_user_may_not_be_read() -> None:
+def test_open_files_that_may_not_be_read_are_no_doubt_where_ports_prove_it() -> None:
     table = Table()
-    table.add(100)
+    table.add(100, argv=("ssh-agent",))
     table.reader.unreadable.add(100)
-    found = judge(table, file())
-    assert found.items == []
-    assert "may not be read" in found.incomplete
+    aside = file(f"{FOLDER}/renamed", named=f"{FOLDER}/kernel-2.json")
+    found = judge(table, file(), aside)
+    assert found.incomplete == ""
+    assert stale(found) == [FILE, aside.path]
+    assert any("1 of the user's" in proof for proof in found.items[0].finding.proofs)
+    table.reader.ports.add(50001)
+    assert stale(judge(table, file())) == []
+
+
+@pytest.mark.parametrize("named", ["", FILE])
+def test_but_a_file_without_ports_stays_beside_such_a_process(named: str) -> None:
+    table = Table()
+    table.add(100, argv=("ssh-agent",))
+    empty, other = file(f"{FOLDER}/kernel-2.json", named=named), file("/run/x/kernel-3.json")
+
+    def ask() -> Verdicts:
+        return judge(table, empty, other, is_empty=lambda path: path == empty.path)
+
+    assert stale(ask()) == [empty.path, other.path]
+    table.reader.unreadable.add(100)
+    found = ask()
+    assert stale(found) == [other.path]
+    assert found.incomplete == ""
+    assert "may not be read" in found.doubts[empty.path]
+
+
+def test_a_removal_that_was_cut_short_stays_undone_while_a_process_names_the_file() -> None:
+    table = Table()
+    aside = file(f"{FOLDER}/renamed", named=FILE)
+    table.add(100, argv=("python", FILE))
+    table.reader.unreadable.add(100)
+    assert stale(judge(table, aside)) == []
 
 
 def test_nothing_is_stale_when_a_journal_cannot_be_read() -> None:

@@ -203,6 +203,68 @@ answer([told, left])
     assert left == ["kernel-roots.json"]
 
 
+def without_exec(network: bool) -> str:
+    """A process that became the user without exec, as sshd's for a login: nobody may trace it."""
+    return f"""
+import ctypes, socket
+reading, writing = os.pipe()
+silent = os.fork()
+if silent == 0:
+    if {network}:
+        assert ctypes.CDLL(None).unshare(0x40000000) == 0  # CLONE_NEWNET
+        listening = socket.create_server(("0.0.0.0", 41234))
+    become_nobody()
+    os.write(writing, b"x")
+    signal.pause()
+os.read(reading, 1)
+def act():
+    try:
+        os.listdir(f"/proc/{{silent}}/fd")
+    except PermissionError:
+        report = doctor.scan(scope())
+    stale = [one.path.rpartition("/")[2] for one in report.findings if one.kind == "stale_file"]
+    clean(dry_run=False, scope=scope())
+    return [report.complete, stale]
+told = as_nobody(act)
+os.kill(silent, signal.SIGKILL)
+answer([*told, sorted(one.name for one in runtime.glob("kernel-*"))])
+"""
+
+
+def test_a_process_that_hides_its_open_files_keeps_a_file_only_that_names_no_port(
+    home: Path,
+) -> None:
+    complete, stale, left = inside(
+        """
+old_file("old")
+empty = old_file("empty")
+empty.write_text("")
+os.utime(empty, (1e9, 1e9))
+"""
+        + without_exec(network=False),
+        home,
+    )
+    assert complete
+    assert stale == ["kernel-old.json"]
+    assert left == ["kernel-empty.json"]
+
+
+def test_such_a_process_may_listen_in_a_network_of_its_own(home: Path) -> None:
+    complete, stale, left = inside(
+        """
+old_file("old")
+used = old_file("used")
+used.write_text(json.dumps({"ip": "0.0.0.0", "shell_port": 41234}))
+os.utime(used, (1e9, 1e9))
+"""
+        + without_exec(network=True),
+        home,
+    )
+    assert complete
+    assert stale == ["kernel-old.json"]
+    assert left == ["kernel-used.json"]
+
+
 @pytest.mark.parametrize("option", ["hidepid=1", "hidepid=2", "subset=pid"])
 def test_where_processes_are_hidden_nothing_is_stale(home: Path, option: str) -> None:
     """But a stray with proof is a stray all the same."""

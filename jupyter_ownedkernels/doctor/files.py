@@ -1,7 +1,8 @@
 """Stale files: connection files, their sockets and server files that nothing alive can belong to.
 
 Fails closed: what cannot be read completely is called stale by nobody, and each doubt
-about one file keeps that file. Late questions (ports, mounts) are passed in.
+about one file keeps that file. Where its ports prove that nothing uses it, it is no doubt that
+the open files of some process may not be read. Late questions (ports, mounts) are passed in.
 """
 
 from __future__ import annotations
@@ -74,8 +75,6 @@ def stale_files(
         if item is not None:
             found.append(item)
     found.extend(judge.about_shared_folders())
-    if judge.blind:
-        return Verdicts(incomplete=judge.blind)
     return Verdicts(found, doubts=judge.doubts)
 
 
@@ -92,7 +91,6 @@ class _Judge:
         self._not_told: dict[str, int] = {}
         self._servers: dict[int, Server | None] = {}
         self._served: dict[int, int] = {}
-        self.blind = ""
         self.doubts: dict[str, str] = {}
         self._on_record: dict[str, list[KnownLaunch]] = {}
         for owner in owners.dead:
@@ -128,12 +126,8 @@ class _Judge:
         proofs = self._proofs_on_record(launches) if launches else self._proofs_without_record(file)
         if proofs is None or not self._unused(file, proofs):
             return None
-        if file.named:
-            if connections.users_of(file.named, self._table).answer is not Answer.NO:
-                self._doubted(file, "a running process names it, or may")
-                return None
-            if not file.is_socket:
-                proofs.append("its removal was cut short")
+        if file.named and not file.is_socket:
+            proofs.append("its removal was cut short")
         newest = max(launches, key=lambda known: known[1].generation, default=None)
         return self._item(file, proofs, newest)
 
@@ -153,6 +147,7 @@ class _Judge:
 
     def _unused(self, file: Candidate, proofs: list[str]) -> bool:
         path = file.path
+        unheard = True
         if file.is_socket:
             if self._ask.in_use([path]):
                 return self._doubted(file, "something may be bound to it")
@@ -160,6 +155,7 @@ class _Judge:
         elif self._ask.is_empty(path):
             # Nobody could have connected: a crash came while it was written.
             proofs.append("it is empty")
+            unheard = False
         else:
             ports = self._ask.ports_of(path)
             listener = connections.has_listener(ports, self._table.listeners)
@@ -172,12 +168,12 @@ class _Judge:
                 return self._doubted(file, "something may be bound to its sockets")
             if sockets:
                 proofs.append(f"with it: {len(sockets)} socket{'s' if len(sockets) > 1 else ''}")
-        users = connections.users_of(path, self._table)
-        if users.answer is Answer.UNKNOWN:
-            self.blind = users.reason
-        if users.answer is not Answer.NO:
-            return self._doubted(file, users.reason)
-        proofs.append("no running process names it or has it open")
+        for name in {path, file.known_as}:
+            users = connections.users_of(name, self._table, unheard=unheard)
+            if users.answer is not Answer.NO:
+                return self._doubted(file, users.reason)
+        seen = f" as far as can be seen ({users.reason})" if users.reason else ""
+        proofs.append(f"no running process names it, or has it open{seen}")
         return True
 
     def _doubted(self, file: Candidate, reason: str) -> Literal[False]:

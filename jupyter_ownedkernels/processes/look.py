@@ -74,7 +74,7 @@ class _ProcReader:
         paths: set[str] = set(procfs.unix_listeners())
         seen = {_network(0)}
         for pid in self._pids:
-            # Containers of the same user: few, and most machines have none.
+            # Containers: few, and most machines have none.
             network = _network(pid)
             if network is not None and network not in seen:
                 seen.add(network)
@@ -91,9 +91,13 @@ class _ProcReader:
         return self._adopter == pid
 
 
-def _network(pid: int) -> str | None:
+def _network(pid: int) -> int | None:
+    """Tells network namespaces apart: by a file that each has one of.
+
+    Unlike the link in ns/ it may be looked at, and read, for every process.
+    """
     try:
-        return os.readlink(f"/proc/{pid or 'self'}/ns/net")
+        return os.stat(f"/proc/{pid or 'self'}/net/tcp").st_ino
     except OSError:
         return None
 
