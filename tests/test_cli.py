@@ -22,8 +22,9 @@ from support.workspace import Workspace
 
 from jupyter_ownedkernels import __version__
 from jupyter_ownedkernels.cli import main as cli
-from jupyter_ownedkernels.cli.doctor import short_ids
+from jupyter_ownedkernels.cli.doctor import _whole_id, short_ids
 from jupyter_ownedkernels.cli.output import duration, memory, printable
+from jupyter_ownedkernels.errors import BadRequest
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -104,6 +105,8 @@ def test_without_a_command_it_helps(workspace: Workspace) -> None:
         ("history", "--limit", "many"),
         ("history", "--limit", "²"),
         ("clean",),
+        ("clean", ""),
+        ("clean", "p4711", ""),
         ("detach",),
         ("detach", "--"),
         ("completion", "tcsh"),
@@ -530,13 +533,16 @@ answer([report, fixed, json.loads(cli("clean", "--json", *ids)[1])])
 
 @needs_root
 def test_clean_takes_the_beginning_of_an_id() -> None:
-    dry, done, again, wrong, vague = inside(
+    dry, done, again, wrong, vague, other, named = inside(
         """
 pids = scene()
+ticks = named(pids["stray"]).start_ticks
 name = "p" + str(pids["stray"])
 dry = [cli("clean", "--dry-run", name)[0], alive(pids["stray"])]
 done = [cli("clean", name)[:2], alive(pids["stray"])]
-answer([dry, done, cli("clean", name), cli("clean", "nonsense"), cli("clean", "f-")])
+other = cli("clean", "p" + str(os.getpid()) + "-7")
+answer([dry, done, cli("clean", name), cli("clean", "nonsense"), cli("clean", "f-"), other,
+        cli("clean", name + "-" + str(ticks))])
 """
     )
     assert dry == [0, True]
@@ -546,6 +552,9 @@ answer([dry, done, cli("clean", name), cli("clean", "nonsense"), cli("clean", "f
     assert again[0] == 1
     assert wrong[0] == 1
     assert "no scan gives such ids" in wrong[1]
+    assert "identity-changed" in other[1], "its number is another's now"
+    assert named[0] == 0
+    assert "already-gone" in named[1]
     assert vague[0] == 2
     assert "is not unique" in vague[2]
 
@@ -675,10 +684,22 @@ def test_closed_streams(workspace: Workspace, arguments: str, closed: str) -> No
 def test_short_ids_stay_unique() -> None:
     ids = ["p12-5-abcdefabcdef", "p123-5-abcdefabcdef", "f-abcdefabcdef", "f-abcdefabcdee"]
     short = short_ids(ids)
-    assert short["p123-5-abcdefabcdef"] == "p123"
+    assert short["p123-5-abcdefabcdef"] == "p123-5"
     assert len(set(short.values())) == 4
     for whole, beginning in short.items():
-        assert [one for one in ids if one.startswith(beginning)] == [whole]
+        assert _whole_id(beginning, ids) == whole
+
+
+def test_no_other_finding_is_taken_for_the_one_that_is_named() -> None:
+    ids = ["p4711-50-abcdefabcdef", "f-abcdefabcdef", "o-abcdefabcdef"]
+    for text in ("p471", "p4711-5", "p47110", "4711"):
+        assert _whole_id(text, ids) == text, "which no finding has"
+    for text in ("p4711", "p4711-", "p4711-50", "p4711-50-a"):
+        assert _whole_id(text, ids) == ids[0]
+    for text in ("", "p", "f", "f-", "o-"):
+        only = next(one for one in ids if one.startswith(text))
+        with pytest.raises(BadRequest):
+            _whole_id(text, [only])
 
 
 def test_completion_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Any
 from .. import doctor
 from ..doctor.cleaning import clean
 from ..doctor.examination import Scope
-from ..errors import OwnedKernelsError
+from ..errors import BadRequest, OwnedKernelsError
 from ..models import FindingKind
 from .output import Progress, complain, count, duration, memory, printable, say_json, table
 
@@ -20,6 +21,8 @@ FOUND, CLEAN = 1, 0
 _DONE = frozenset({"terminated", "killed", "removed", "already-gone"})
 _MOST_FILES = 20
 _DEFAULT: tuple[FindingKind, ...] = ("stray_kernel", "stray_process", "stale_file")
+_NUMBERS = re.compile(r"p\d+(?:-\d+)?")
+_SOMETHING = re.compile(r"^p\d|^[fo]-[0-9a-f]")
 _TITLES = {
     "stray_kernel": "stray kernel",
     "stray_process": "stray process",
@@ -246,12 +249,19 @@ def run_clean(args: argparse.Namespace) -> int:
 
 
 def _whole_id(text: str, known: Sequence[str]) -> str:
-    """An id that was typed: whole, or as much of it as is unique."""
+    """An id that was typed: whole, or as much of it as is unique.
+
+    Its numbers count whole: p471 is no beginning of p4711. A letter alone names nothing, as a
+    script has it (``clean "p$pid"``) whose variable is empty.
+    """
     if text in known:
         return text
-    matching = [one for one in known if one.startswith(text)]
+    beginning = f"{text}-" if _NUMBERS.fullmatch(text) else text
+    matching = [one for one in known if one.startswith(beginning)]
     if len(matching) > 1:
         raise OwnedKernelsError(f"{text} is not unique: {', '.join(matching[:3])} …")
+    if matching and not _SOMETHING.search(text):
+        raise BadRequest(f"not an id: {text!r}")
     return matching[0] if matching else text
 
 
@@ -283,8 +293,9 @@ def short_ids(ids: Sequence[str]) -> dict[str, str]:
     for place, one in enumerate(ordered):
         around = ordered[max(place - 1, 0) : place] + ordered[place + 1 : place + 2]
         shared = max((_shared(one, other) for other in around), default=0)
-        # Whole words: p1234 for a process, six digits for a file.
-        least = (one + "-").find("-") if one.startswith("p") else 8
+        # Of a process pid and start time, which prove that it is no other; six digits of a file.
+        numbers = _NUMBERS.match(one)
+        least = numbers.end() if numbers else 8
         short[one] = one if shared >= len(one) - 1 else one[: max(least, shared + 1)]
     return short
 

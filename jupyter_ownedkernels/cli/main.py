@@ -28,7 +28,7 @@ examples:
   jupyter ownedkernels list               kernels of all running servers
   jupyter ownedkernels doctor             look for strays; changes nothing
   jupyter ownedkernels doctor --fix       end strays, remove stale files
-  jupyter ownedkernels clean p4711        end one finding of the doctor
+  jupyter ownedkernels clean p4711-8640   end one finding of the doctor
   jupyter ownedkernels detach -- make     outlives the kernel it is started from
   jupyter ownedkernels check              try for real what happens on this machine
 
@@ -75,6 +75,12 @@ def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 9:
         raise argparse.ArgumentTypeError(f"not a number: {text!r}")
     return int(text)
+
+
+def _id(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("an id is empty")
+    return text
 
 
 def make_parser(argv: Sequence[str] = ()) -> Parser:
@@ -180,9 +186,11 @@ def _add_clean(commands: argparse._SubParsersAction[Parser]) -> None:
         "clean",
         help="end or remove single findings of the doctor",
         description="Look at each finding again, then end or remove it. "
-        "An id may be shortened as long as it stays unique.",
+        "An id may be shortened as long as it stays unique; its numbers count whole. "
+        "p4711 means whatever has that number now, p4711-864000 (with its start time, as the "
+        "doctor shows it) that very process.",
     )
-    parser.add_argument("ids", nargs="+", metavar="ID", help="as the doctor shows it")
+    parser.add_argument("ids", nargs="+", type=_id, metavar="ID", help="as the doctor shows it")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
     _add_json(parser)
     _add_cleaning(parser)

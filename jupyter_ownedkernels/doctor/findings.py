@@ -17,7 +17,9 @@ from ..runtime.files import FileIdentity
 from ..runtime.procfs import Stat
 from ..runtime.retire import Target
 
-_ID = re.compile(r"(?:p(?P<pid>\d+)-(?P<ticks>\d+)|(?P<file>[fo]))-(?P<digest>[0-9a-f]{12})")
+# The doctor's table shows processes without the digest. So named, one that is no finding any
+# more can still be told from another that has its number.
+_ID = re.compile(r"p(?P<pid>\d+)-(?P<ticks>\d+)(?:-[0-9a-f]{12})?|[fo]-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
