@@ -70,7 +70,9 @@ class Tried:
 
     kind: str
     processes: int = 0
+    """Those that were seen before the server was killed."""
     gone_ms: float | None = None
+    """Until the last of them was gone; None while one is there, or where none was seen."""
     left: list[str] = field(default_factory=list)
     connection_file_removed: bool = False
 
@@ -89,9 +91,18 @@ class Outcome:
     port_free: bool
 
     @property
+    def something_stayed(self) -> bool:
+        return any(one.left or not one.connection_file_removed for one in self.tried)
+
+    @property
     def ok(self) -> bool:
+        """Whether everything was seen to go. What was not seen proves nothing."""
         all_gone = all(one.gone_ms is not None for one in self.tried)
-        return all_gone and all(one.connection_file_removed for one in self.tried)
+        return bool(self.tried) and all_gone and not self.something_stayed
+
+    @property
+    def status(self) -> int:
+        return 0 if self.ok else 1 if self.something_stayed else 2
 
 
 class _Server:
@@ -163,11 +174,14 @@ def _write_wrapper_spec(folder: Path) -> None:
 
 
 def _start(server: _Server, kind: Kind) -> Path:
-    """Start one kernel, run its cell; the answer is its connection file."""
+    """Start one kernel; the answer is its connection file."""
+    kernel_id = server.ask("api/kernels", {"name": kind.spec})["id"]
+    return Path(os.path.realpath(server.runtime_dir / f"kernel-{kernel_id}.json"))
+
+
+def _run_cell(kind: Kind, path: Path) -> None:
     from jupyter_client.blocking.client import BlockingKernelClient
 
-    kernel_id = server.ask("api/kernels", {"name": kind.spec})["id"]
-    path = Path(os.path.realpath(server.runtime_dir / f"kernel-{kernel_id}.json"))
     client = BlockingKernelClient(connection_file=str(path))
     client.load_connection_file()
     client.start_channels()
@@ -176,12 +190,11 @@ def _start(server: _Server, kind: Kind) -> Path:
         if kind.replies:
             client.execute_interactive(kind.cell, timeout=_START_TIMEOUT, silent=True)
         else:
-            busy = server.runtime_dir / f"busy-{kernel_id}"
+            busy = path.with_name(f"busy-{path.stem}")
             client.execute(kind.cell.format(busy=str(busy)), silent=True)
             _wait_for(busy)
     finally:
         client.stop_channels()
-    return path
 
 
 def _wait_for(path: Path) -> None:
@@ -219,6 +232,7 @@ def _watch(trees: dict[str, list[procfs.Stat]], since: float) -> Iterator[tuple[
     waiting = {
         name: {Target(entry.pid, entry.start_ticks) for entry in tree}
         for name, tree in trees.items()
+        if tree
     }
     while waiting and time.monotonic() - since < _PATIENCE:
         for name, targets in list(waiting.items()):
@@ -239,10 +253,15 @@ def examine(say: Any = lambda text: None) -> Outcome:
         server = _Server(folder)
         health = server.ask("api/ownedkernels/health")
         files = {}
-        for kind in KINDS:
+        # Nothing is started that could not be ended for certain.
+        for kind in KINDS if procfs.stat(os.getpid()) else ():
             say(f"Starting a kernel: {kind.name} ...")
-            files[kind.name] = _start(server, kind)
-            trees[kind.name] = _tree(server.process.pid, files[kind.name])
+            files[kind.name] = path = _start(server, kind)
+            trees[kind.name] = _tree(server.process.pid, path)
+            try:
+                _run_cell(kind, path)
+            finally:
+                trees[kind.name] = _tree(server.process.pid, path) or trees[kind.name]
         tried = {name: Tried(name, len(tree)) for name, tree in trees.items()}
         say("Killing the server ...")
         killed_at = time.monotonic()
@@ -302,15 +321,18 @@ def _name(entry: procfs.Stat) -> str:
 
 
 def _clear(server: _Server | None, trees: dict[str, list[procfs.Stat]]) -> None:
+    started = [entry for tree in trees.values() for entry in tree]
     if server is not None and server.process.poll() is None:
+        # Nothing but what the check has begun, a start that came to nothing included.
+        started += procfs.descendants(server.process.pid).values()
         server.process.kill()
         server.process.wait()
-    started = [entry for tree in trees.values() for entry in tree]
 
     def left() -> list[procfs.Stat]:
         return [entry for entry in started if is_running(_target(entry))]
 
-    run_retirement(Retirement(left, 0.5, 3.0))
+    if left():
+        run_retirement(Retirement(left, 0.5, 3.0))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -319,7 +341,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Body of the subcommand. 0: everything was gone; 1: something stayed; 2: no answer."""
+    """Body of the subcommand. 0: everything was gone; 1: something stayed; 2: not to be told."""
     progress = sys.stderr.isatty() and not args.json
 
     def say(text: str) -> None:
@@ -338,7 +360,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({**asdict(outcome), "ok": outcome.ok}, indent=2))
     else:
         print(_table(outcome))
-    return 0 if outcome.ok else 1
+    return outcome.status
 
 
 def _table(outcome: Outcome) -> str:
@@ -352,13 +374,20 @@ def _table(outcome: Outcome) -> str:
         f"  {layer['name']:<11}{'yes' if layer['active'] else 'NO':<5}{layer['why']}"
         for layer in outcome.layers
     ]
-    lines += ["", "The server was killed with SIGKILL. Gone after:"]
+    if outcome.tried:
+        lines += ["", "The server was killed with SIGKILL. Gone after:"]
     for one in outcome.tried:
         if one.gone_ms is not None:
             text = f"{one.gone_ms:7.1f} ms  {one.processes} process{'es' * (one.processes > 1)}"
+        elif not one.processes:
+            text = "NOT SEEN    its processes were not found"
         else:
             text = f"STAYED      {', '.join(one.left)}"
         file = "" if one.connection_file_removed else ", connection file left"
         lines.append(f"  {one.kind:<24}{text}{file}")
-    verdict = "Nothing outlived the server." if outcome.ok else "Something outlived the server."
-    return "\n".join([*lines, "", verdict])
+    verdict = (
+        "Nothing outlived the server.",
+        "Something outlived the server.",
+        "It cannot be told here what outlives a server: processes are not seen.",
+    )
+    return "\n".join([*lines, "", verdict[outcome.status]])
