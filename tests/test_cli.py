@@ -504,6 +504,26 @@ answer([cli("doctor"), cli("doctor", "-v"), cli("doctor", "--fix")])
 
 
 @needs_root
+def test_what_could_not_be_looked_at_is_not_said_to_be_clean() -> None:
+    (code, text, errors), fixed, (_, clean, _) = inside(
+        """
+hide = 'mount -t proc -o subset=pid proc /proc && exec "$0" "$@"'
+command = ["unshare", "--mount", "sh", "-c", hide, sys.executable, "-m", "jupyter_ownedkernels.cli"]
+def hidden(*args):
+    done = subprocess.run([*command, *args], capture_output=True, text=True)
+    return [done.returncode, done.stdout, done.stderr]
+answer([hidden("doctor"), hidden("doctor", "--fix")[:2], cli("doctor")])
+"""
+    )
+    assert (code, errors) == (0, "")
+    assert "Not everything could be looked at" in text
+    assert "Nothing was found in what could be looked at." in text
+    assert fixed == [0, text]
+    assert "no stale files" not in text
+    assert "no stale files" in clean
+
+
+@needs_root
 def test_json_of_the_doctor() -> None:
     report, fixed, cleaned = inside(
         """

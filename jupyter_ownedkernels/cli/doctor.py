@@ -199,6 +199,9 @@ def _show_verdict(report: dict[str, Any], args: argparse.Namespace) -> None:
         print(f"Not everything could be looked at: {printable(report['incomplete_reason'])}.")
         print("No file is called stale for that reason.")
     counts = report["counts"]
+    if not counts and not report["complete"]:
+        print("Nothing was found in what could be looked at.")
+        return
     if not counts:
         print("Nothing found: no stray kernels, no stray processes, no stale files.")
         return

@@ -48,7 +48,9 @@ what is found:
   foreign         of another machine, boot or container; never touched
   unknown         not proven to be anything; never touched
 
-Detached, foreign and unknown findings alone leave the exit status at 0.
+Detached, foreign and unknown findings alone leave the exit status at 0. Where
+not everything could be looked at, which is said ("complete": false in JSON),
+0 means only that nothing was found in the rest.
 """
 
 
