@@ -22,7 +22,7 @@ from support.workspace import Workspace
 
 from jupyter_ownedkernels import __version__
 from jupyter_ownedkernels.cli import main as cli
-from jupyter_ownedkernels.cli.doctor import _whole_id, short_ids
+from jupyter_ownedkernels.cli.doctor import _is_done, _whole_id, short_ids
 from jupyter_ownedkernels.cli.output import duration, memory, printable
 from jupyter_ownedkernels.errors import BadRequest
 
@@ -573,6 +573,7 @@ answer([dry, done, cli("clean", name), cli("clean", "nonsense"), cli("clean", "f
     assert wrong[0] == 1
     assert "no scan gives such ids" in wrong[1]
     assert "identity-changed" in other[1], "its number is another's now"
+    assert other[0] == 0, "the one that was meant has ended"
     assert named[0] == 0
     assert "already-gone" in named[1]
     assert vague[0] == 2
@@ -708,6 +709,20 @@ def test_short_ids_stay_unique() -> None:
     assert len(set(short.values())) == 4
     for whole, beginning in short.items():
         assert _whole_id(beginning, ids) == whole
+
+
+@pytest.mark.parametrize(
+    ("outcome", "pid", "done"),
+    [
+        ("already-gone", None, True),
+        ("identity-changed", 7, True),
+        ("identity-changed", None, False),  # a file that was written again
+        ("not-permitted", 7, False),
+        ("kept", None, False),
+    ],
+)
+def test_what_counts_as_done(outcome: str, pid: int | None, done: bool) -> None:
+    assert _is_done({"outcome": outcome, "pid": pid}) is done
 
 
 def test_no_other_finding_is_taken_for_the_one_that_is_named() -> None:

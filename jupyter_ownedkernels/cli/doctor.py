@@ -81,13 +81,19 @@ def _round(args: argparse.Namespace) -> int:
     if any("error" in part for part in parts):
         return 2
     left = [one for part in parts for one in part["report"]["findings"] if _counts(one, args)]
-    undone = [one for part in parts for one in part["results"] if one["outcome"] not in _DONE]
+    undone = [one for part in parts for one in part["results"] if not _is_done(one)]
     return FOUND if left or undone else CLEAN
 
 
 def _counts(finding: Finding, args: argparse.Namespace) -> bool:
     """Whether it makes the doctor say 1: what is left on purpose, or only shown, does not."""
     return bool(finding["by_default"]) or (args.detached and finding["kind"] == "detached")
+
+
+def _is_done(result: dict[str, Any]) -> bool:
+    """Whether nothing is left of it: a process whose number is another's now has ended, too."""
+    changed = result["outcome"] == "identity-changed" and result["pid"] is not None
+    return changed or result["outcome"] in _DONE
 
 
 def _single(part: dict[str, Any], fix: bool) -> dict[str, Any]:
@@ -247,7 +253,7 @@ def run_clean(args: argparse.Namespace) -> int:
         say_json({"results": results})
     else:
         show_results(results)
-    done = all(one["outcome"] in _DONE or (args.dry_run and one["kind"]) for one in results)
+    done = all(_is_done(one) or (args.dry_run and one["kind"]) for one in results)
     return CLEAN if done else FOUND
 
 
@@ -283,7 +289,7 @@ def show_results(results: Sequence[dict[str, Any]]) -> None:
         for result in shown
     ]
     if rows:
-        styles = ["" if one["outcome"] in _DONE else "bold" for one in shown]
+        styles = ["" if _is_done(one) else "bold" for one in shown]
         table(("ID", "What", "Outcome", ("Why", "rest")), rows, styles)
     if len(shown) < len(results):
         print(f"{count(len(results) - len(shown), 'stale file')} removed.")
