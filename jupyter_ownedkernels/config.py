@@ -144,7 +144,8 @@ class OwnedKernels(Configurable):
         min=0,
         max=100_000,
         config=True,
-        help="""How many ended launches are kept on record.""",
+        help="""How many ended launches are kept on record. Of more than about 20,000 the
+        newest that 16 MB hold.""",
     )
 
     oom_score_adj = Integer(

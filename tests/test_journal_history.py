@@ -11,6 +11,7 @@ from support.journals import exit_, launch, make, owner_process, whole, word
 
 from jupyter_ownedkernels.journal import history as journal_history
 from jupyter_ownedkernels.journal import journal
+from jupyter_ownedkernels.journal import read as journal_read
 from jupyter_ownedkernels.journal.journal import Lock
 from jupyter_ownedkernels.models import State
 from jupyter_ownedkernels.runtime import lock, records
@@ -85,6 +86,17 @@ def test_it_is_bounded_and_keeps_the_newest(folder: Path) -> None:
 def test_one_owner_with_more_than_the_limit(folder: Path) -> None:
     ended_owner(folder, "first", *range(50), limit=5)
     assert ids([folder]) == [f"launch-{number}" for number in range(49, 44, -1)]
+
+
+def test_it_is_shortened_before_its_end_would_not_be_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (journal_history, journal_read):
+        monkeypatch.setattr(module, "MAX_BYTES", 20_000)
+    for number in range(60):
+        ended_owner(folder, f"owner-{number}", number, limit=100_000)
+        assert ids([folder], 5) == [f"launch-{n}" for n in range(number, -1, -1)][:5]
+    assert os.path.getsize(folder / "history.jsonl") <= 10_000 + 2000
 
 
 def test_damage_costs_only_its_line(folder: Path) -> None:

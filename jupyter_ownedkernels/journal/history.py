@@ -24,13 +24,18 @@ from ..runtime import lock, records
 from ..runtime.lock import Lock
 from .fold import Fold, Record
 from .folder import HISTORY_NAME, find
-from .read import read, read_bytes
+from .read import MAX_BYTES, read, read_bytes
 
 log = logging.getLogger(__name__)
 
 _BYTES_PER_ENTRY = 2000
 """Twice what one entry takes (800 bytes with a long path, and a survivor or two): the
 file is shortened at this much per entry that is kept, so about every ``limit`` entries."""
+
+
+def _longest(limit: int) -> int:
+    """Bytes at which the file is shortened to half: long before its end would not be read."""
+    return min(limit * _BYTES_PER_ENTRY, MAX_BYTES // 2)
 
 
 def bury(folder: str, fold: Fold, limit: int) -> None:
@@ -51,7 +56,7 @@ def bury(folder: str, fold: Fold, limit: int) -> None:
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | lock.READ_FLAGS, 0o600))
     for line in lines[-limit:]:
         records.append(path, line)
-    if os.stat(path).st_size > limit * _BYTES_PER_ENTRY:
+    if os.stat(path).st_size > _longest(limit):
         _shorten(path, limit)
 
 
@@ -71,7 +76,7 @@ def _shorten(path: str, limit: int) -> None:
         for record in reversed(records.parse(data)[0]):
             line = records.encode(record)
             size += len(line)
-            if len(kept) == limit or size > limit * _BYTES_PER_ENTRY // 2:
+            if len(kept) == limit or size > _longest(limit) // 2:
                 break
             kept.append(line)
         with open(
