@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from traitlets import Bool, CaselessStrEnum, Float, Integer, List, Unicode, default
 from traitlets.config import Configurable
 
-from .settings import Settings
+from .settings import USUAL_HISTORY, Settings
 
 
 class OwnedKernels(Configurable):
@@ -98,7 +98,7 @@ class OwnedKernels(Configurable):
     @default("standby")
     def _default_standby(self) -> int:
         """A program that is no server mostly starts one kernel, and none after it."""
-        return int(any("ServerApp" in map(_name, type(one).__mro__) for one in self._above()))
+        return int(self._is_in_server())
 
     websocket_nodelay = Bool(
         True,
@@ -141,12 +141,19 @@ class OwnedKernels(Configurable):
 
     history_limit = Integer(
         500,
+        allow_none=True,
         min=0,
         max=100_000,
         config=True,
         help="""How many ended launches are kept on record. Of more than about 20,000 the
-        newest that 16 MB hold.""",
+        newest that 16 MB hold. Without a server, in a notebook runner or a console, the default
+        is None: what servers of the same user keep is not cut short.""",
     )
+
+    @default("history_limit")
+    def _default_history_limit(self) -> int | None:
+        """Of two programs that share a record, the one that was configured decides."""
+        return USUAL_HISTORY if self._is_in_server() else None
 
     oom_score_adj = Integer(
         None,
@@ -188,6 +195,9 @@ class OwnedKernels(Configurable):
             if isinstance(found, str) and found:
                 return found
         return None
+
+    def _is_in_server(self) -> bool:
+        return any("ServerApp" in map(_name, type(one).__mro__) for one in self._above())
 
     def _above(self) -> Iterator[object]:
         above = self.parent

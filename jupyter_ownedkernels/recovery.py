@@ -89,7 +89,7 @@ def recover(
     grace: float = 1.0,
     timeout: float = 5.0,
     patience: float | None = None,
-    history_limit: int = 500,
+    history_limit: int | None = None,
     look: Look = processes_look.take,
     is_wanted: Callable[[], bool] | None = None,
 ) -> Recovery:
@@ -156,7 +156,7 @@ def recover(
     return done
 
 
-def _forget_foreign(owners: Owners, history_limit: int) -> None:
+def _forget_foreign(owners: Owners, history_limit: int | None) -> None:
     """So that they do not grow without bound, the oldest that provably nobody holds go."""
     foreign = [
         one.view

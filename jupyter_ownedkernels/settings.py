@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+USUAL_HISTORY = 500
+"""Ended launches that stay on record in a server that was not told otherwise."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -18,7 +21,8 @@ class Settings:
     runtime_dir: str | None = None
     """The Jupyter runtime folder; None: the user's default."""
     journal_dir: str | None = None
-    history_limit: int = 500
+    history_limit: int | None = None
+    """How many ended launches stay on record; None: as many as whoever was told wants."""
     oom_score_adj: int | None = None
     warm: bool = False
     warm_preload: tuple[str, ...] = ()

@@ -524,6 +524,28 @@ answer([hidden("doctor"), hidden("doctor", "--fix")[:2], cli("doctor")])
 
 
 @needs_root
+def test_a_fix_keeps_the_history_that_a_server_was_configured_to_keep() -> None:
+    code, entries = inside(
+        """
+from jupyter_ownedkernels.runtime import records
+scene(detached=False, files=0)
+from jupyter_ownedkernels.models import Exit, State
+end = Exit(0, None, False, None, "shutdown", 1, 0.5, 2e3, "x" * 400)
+old = LaunchRecord("l", "k", 1, "python3", "", state=State.ENDED, exit=end, ended_at=2e3).to_json()
+with open(runtime / "ownedkernels" / "history.jsonl", "wb") as stream:
+    for number in range(2500):
+        own = {"event": "launch", "owner_id": "server", "launch_id": str(number)}
+        stream.write(records.encode({**old, **own}))
+code = cli("doctor", "--fix")[0]
+told = json.loads(cli("history", "--json", "--limit", "9999")[1])
+answer([code, len(told["entries"])])
+"""
+    )
+    assert code == 0
+    assert entries > 2500
+
+
+@needs_root
 def test_json_of_the_doctor() -> None:
     report, fixed, cleaned = inside(
         """

@@ -26,7 +26,7 @@ def ids(folders: list[Path], limit: int = 100) -> list[str | None]:
     return [entry.launch_id for entry in journal.history(map(str, folders), limit)]
 
 
-def ended_owner(folder: Path, owner_id: str, *numbers: int, limit: int = 500) -> None:
+def ended_owner(folder: Path, owner_id: str, *numbers: int, limit: int | None = 500) -> None:
     one = make(folder, owner_id=owner_id, history_limit=limit)
     for number in numbers:
         whole(one, number)
@@ -97,6 +97,26 @@ def test_it_is_shortened_before_its_end_would_not_be_read(
         ended_owner(folder, f"owner-{number}", number, limit=100_000)
         assert ids([folder], 5) == [f"launch-{n}" for n in range(number, -1, -1)][:5]
     assert os.path.getsize(folder / "history.jsonl") <= 10_000 + 2000
+
+
+def test_who_was_told_no_limit_cuts_off_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended_owner(folder, "server", *range(1, 700), limit=5000)
+    records_of_it = (folder / "history.jsonl").read_bytes()
+    with open(folder / "history.jsonl", "ab") as stream:
+        for _ in range(1 + 500 * journal_history._BYTES_PER_ENTRY // len(records_of_it)):
+            stream.write(records_of_it)
+    ended_owner(folder, "runner", 1000, limit=None)
+    assert len(ids([folder], 5000)) == 700
+    ended_owner(folder, "server", 1001, limit=500)
+    assert len(ids([folder], 5000)) <= 500, "and it would have been cut"
+    # Without bound it does not grow either.
+    monkeypatch.setattr(journal_history, "MAX_BYTES", 40_000)
+    for number in range(2000, 2040):
+        ended_owner(folder, f"runner-{number}", number, limit=None)
+        assert os.path.getsize(folder / "history.jsonl") < 20_000
+    assert ids([folder], 1) == ["launch-2039"]
 
 
 def test_damage_costs_only_its_line(folder: Path) -> None:

@@ -31,7 +31,7 @@ def clean(
     scope: Scope | None = None,
     grace: float = 1.0,
     timeout: float = 5.0,
-    history_limit: int = 500,
+    history_limit: int | None = None,
     progress: Progress | None = None,
 ) -> list[CleanResult]:
     """End and remove findings, by ``ids``, by ``kinds``, or all that are so by default.
@@ -107,7 +107,7 @@ def _act(
     scope: Scope,
     grace: float,
     timeout: float,
-    history_limit: int,
+    history_limit: int | None,
 ) -> None:
     with Estates(scope.journal_dirs, scope.runtime_dirs, scope.look) as estates:
         _claim(items, results, estates)

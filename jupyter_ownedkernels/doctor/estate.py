@@ -251,7 +251,7 @@ class Estates:
                 )
                 estate.files.append((path, removal))
 
-    def give_up(self, history_limit: int) -> list[CleanResult]:
+    def give_up(self, history_limit: int | None) -> list[CleanResult]:
         """Note what was done, and remove the journals in which nothing may run any more.
 
         Those too stay a while whose connection file may be in use: by them it is found again.

@@ -34,7 +34,7 @@ class Scanner:
         max_age: float,
         grace: float,
         timeout: float,
-        history_limit: int,
+        history_limit: int | None,
         on_report: Callable[[Report], None] = lambda _: None,
         on_cleaned: Callable[[list[CleanResult]], None] = lambda _: None,
     ) -> None:

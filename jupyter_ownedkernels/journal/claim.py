@@ -48,7 +48,7 @@ class Claim(JournalWriter):
 
     def remove(
         self,
-        history_limit: int,
+        history_limit: int | None,
         *,
         despite_damage: bool = False,
         still_there: StillThere = read.still_there,
@@ -78,7 +78,7 @@ class Claim(JournalWriter):
             return self._result("kept", "something on record may still run")
         return self._unlink(fold, history_limit)
 
-    def _unlink(self, fold: Fold, history_limit: int) -> CleanResult:
+    def _unlink(self, fold: Fold, history_limit: int | None) -> CleanResult:
         try:
             bury(os.path.dirname(self.path), fold, history_limit)
             os.unlink(self.path)
@@ -86,7 +86,7 @@ class Claim(JournalWriter):
             return self._result("not-permitted", str(error))
         return self._result("removed", "")
 
-    def forget(self, history_limit: int) -> CleanResult:
+    def forget(self, history_limit: int | None) -> CleanResult:
         """Remove another world's journal that is :func:`.machine.outdated`; nothing but it.
 
         Refused where its owner may hold it: only a lock that was taken proves the contrary.

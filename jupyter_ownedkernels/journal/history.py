@@ -33,14 +33,19 @@ _BYTES_PER_ENTRY = 2000
 file is shortened at this much per entry that is kept, so about every ``limit`` entries."""
 
 
-def _longest(limit: int) -> int:
+def _longest(limit: int | None) -> int:
     """Bytes at which the file is shortened to half: long before its end would not be read."""
-    return min(limit * _BYTES_PER_ENTRY, MAX_BYTES // 2)
+    most = MAX_BYTES // 2
+    return most if limit is None else min(limit * _BYTES_PER_ENTRY, most)
 
 
-def bury(folder: str, fold: Fold, limit: int) -> None:
-    """Move what a journal knows of ended launches to the folder's history. OSError if not."""
-    if fold.owner is None or limit <= 0:
+def bury(folder: str, fold: Fold, limit: int | None) -> None:
+    """Move what a journal knows of ended launches to the folder's history. OSError if not.
+
+    ``limit``: None for who was not told any. It adds its own, and cuts off nothing of what
+    another program, which was, wants to keep.
+    """
+    if fold.owner is None or (limit is not None and limit <= 0):
         return
     extra = {"owner_id": fold.owner.owner_id}
     lines: list[Record] = [
@@ -54,7 +59,7 @@ def bury(folder: str, fold: Fold, limit: int) -> None:
         return
     path = os.path.join(folder, HISTORY_NAME)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | lock.READ_FLAGS, 0o600))
-    for line in lines[-limit:]:
+    for line in lines if limit is None else lines[-limit:]:
         records.append(path, line)
     if os.stat(path).st_size > _longest(limit):
         _shorten(path, limit)
@@ -64,7 +69,7 @@ def _shorter(launch: LaunchRecord) -> LaunchRecord:
     return replace(launch, keeper=None, kernel=None, sessions=())
 
 
-def _shorten(path: str, limit: int) -> None:
+def _shorten(path: str, limit: int | None) -> None:
     fd = os.open(path, os.O_RDWR | lock.READ_FLAGS)
     temporary = f"{path}.{os.getpid()}.tmp"
     try:

@@ -26,6 +26,7 @@ from ..errors import JournalError
 from ..models import OwnerRecord
 from ..runtime import records
 from ..runtime.lock import Lock, is_locked
+from ..settings import USUAL_HISTORY
 from .claim import Claim, claim
 from .file import JournalFile, NoLock, remove_leftovers
 from .fold import Fold, StillThere
@@ -79,7 +80,7 @@ class Journal(JournalWriter):
         folders: Sequence[str],
         *,
         compact_bytes: int = COMPACT_BYTES,
-        history_limit: int = 500,
+        history_limit: int | None = None,
         clock: Callable[[], float] = time.time,
         still_there: StillThere = still_there,
     ) -> None:
@@ -87,6 +88,7 @@ class Journal(JournalWriter):
         self._folders = list(folders)
         self._compact_bytes = compact_bytes
         self._history_limit = history_limit
+        self._most_ended = USUAL_HISTORY if history_limit is None else history_limit
         self._clock = clock
         self._still_there = still_there
         self._fold = Fold()
@@ -210,8 +212,8 @@ class Journal(JournalWriter):
     # -- staying short ---------------------------------------------------------------
 
     def _keep_short(self, file: JournalFile) -> None:
-        if len(self._fold.launches) > 2 * self._history_limit + 100:
-            self._fold.forget(self._history_limit, self._still_there)
+        if len(self._fold.launches) > 2 * self._most_ended + 100:
+            self._fold.forget(self._most_ended, self._still_there)
         busy = self._shortener is not None and self._shortener.is_alive()
         if file.size <= self._compact_at or busy:
             return
@@ -228,7 +230,7 @@ class Journal(JournalWriter):
                 if self._inert() or old is None or not self._sound():
                     return
                 offset = old.take_in(self._fold)
-                self._fold.forget(self._history_limit, self._still_there)
+                self._fold.forget(self._most_ended, self._still_there)
                 known = self._fold.copy()
             fresh = self._making = JournalFile(old.path, _encoded(known), old.locked)
             with self._lock:
@@ -314,7 +316,7 @@ class Journal(JournalWriter):
     def _write_anew(self, folder: str, need_lock: bool) -> None:
         path, old = os.path.join(folder, self._name), self._file
         offset = 0 if old is None else old.take_in(self._fold)
-        self._fold.forget(self._history_limit, self._still_there)
+        self._fold.forget(self._most_ended, self._still_there)
         prepare(folder)
         remove_leftovers(folder)
         fresh = JournalFile(path, _encoded(self._fold), need_lock)

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jupyter_client.manager import AsyncKernelManager
+from jupyter_server.serverapp import ServerApp
 from traitlets import TraitError
+from traitlets.config import Config
 
 from jupyter_ownedkernels import identity
 from jupyter_ownedkernels.config import OwnedKernels
@@ -210,6 +213,13 @@ def test_processes_of_another_world_are_not_looked_for() -> None:
 def test_traits_have_bounds(name: str, bad: object) -> None:
     with pytest.raises(TraitError):
         OwnedKernels(**{name: bad})
+
+
+def test_who_shortens_the_history() -> None:
+    assert OwnedKernels(parent=ServerApp()).settings().history_limit == 500
+    assert OwnedKernels(parent=AsyncKernelManager()).settings().history_limit is None
+    given = Config({"OwnedKernels": {"history_limit": 30}})
+    assert OwnedKernels(config=given).settings().history_limit == 30
 
 
 def test_traits_are_those_of_the_contract_and_explain_themselves() -> None:
