@@ -9,7 +9,7 @@ from jupyter_server.utils import url_path_join
 from tornado import web
 
 from ..errors import BadRequest
-from ..models import FindingKind
+from ..models import FindingKind, Report
 from ..redaction import redact
 from ..views.health import health_json
 from .base import SETTINGS_KEY, OwnedKernelsHandler, Services
@@ -64,11 +64,9 @@ class StraysHandler(OwnedKernelsHandler):
     @authorized
     async def get(self) -> None:
         fresh = self.one_of("refresh", ("0", "1"), "0") == "1"
-        report = (await self.services.scanner.report(fresh)).to_json()
-        for finding in report["findings"]:
-            if finding["cmdline"]:
-                finding["cmdline"] = redact(finding["cmdline"], self.services.secrets())
-        self.answer(report)
+        report = await self.services.scanner.report(fresh)
+        secrets = self.services.secrets()
+        await self.answer_many(lambda: _report_json(report, secrets))
 
 
 class CleanupHandler(OwnedKernelsHandler):
@@ -83,7 +81,7 @@ class CleanupHandler(OwnedKernelsHandler):
         body = self.body(("ids", "kinds", "dry_run"))
         ids, kinds, dry_run = _wish(body)
         results = await self.services.scanner.clean(ids, kinds, dry_run)
-        self.answer({"results": [result.to_json() for result in results]})
+        await self.answer_many(lambda: {"results": [result.to_json() for result in results]})
 
 
 class HistoryHandler(OwnedKernelsHandler):
@@ -95,6 +93,14 @@ class HistoryHandler(OwnedKernelsHandler):
         limit = self.number("limit", 100, 1, MOST_ENTRIES)
         entries = await self.services.views.history(limit)
         self.answer({"entries": [entry.to_json() for entry in entries]})
+
+
+def _report_json(report: Report, secrets: list[str]) -> dict[str, Any]:
+    told = report.to_json()
+    for finding in told["findings"]:
+        if finding["cmdline"]:
+            finding["cmdline"] = redact(finding["cmdline"], secrets)
+    return told
 
 
 def _wish(body: dict[str, Any]) -> tuple[list[str] | None, list[FindingKind] | None, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from pathlib import Path
 from rest_server import RestServer
 from support import census
 from support.workspace import Workspace
+
+from jupyter_ownedkernels.handlers.base import _text
 
 KERNELS = 25
 CLIENTS = 20
@@ -67,6 +70,64 @@ def test_one_look_for_all_who_ask_at_once(
     new = server.start_kernel("mini")
     (found,) = [one for one in server.get("kernels")["kernels"] if one["kernel_id"] == new]
     assert found["process_count"] == 1
+
+
+# Notes in which thread answers are made, and how often the server's secrets are gathered.
+THREADS = """
+import threading
+from jupyter_ownedkernels import models
+from jupyter_ownedkernels.handlers import routes
+from jupyter_ownedkernels.redaction_known import KnownSecrets
+
+def noted(what, function):
+    def call(*args):
+        with open({path!r}, "a") as notes:
+            print(what, threading.current_thread().name, file=notes)
+        return function(*args)
+    return call
+
+for kind in (models.Report, models.CleanResult):
+    kind.to_json = noted("json", kind.to_json)
+routes.redact = noted("redact", routes.redact)
+KnownSecrets.__call__ = noted("secrets", KnownSecrets.__call__)
+"""
+
+
+def test_many_findings_do_not_hold_the_event_loop_up(private: Workspace, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    with RestServer(private, config=THREADS.format(path=str(notes))) as server:
+        kernel_id = server.start_kernel("python3")
+        server.run(
+            kernel_id,
+            "import subprocess\n"
+            "for _ in range(3):\n"
+            f"    subprocess.Popen(['sh', '-c', 'sleep 300; exit', {server.token!r}],\n"
+            "                     start_new_session=True)\n",
+        )
+        server.end_kernel(kernel_id)
+        notes.write_text("")
+        found = [
+            one for one in server.get("strays?refresh=1")["findings"] if one["kind"] == "detached"
+        ]
+        told = notes.read_text().splitlines()
+        notes.write_text("")
+        server.clean(ids=[one["id"] for one in found], dry_run=False)
+        cleaned = notes.read_text().splitlines()
+    assert len(found) >= 3
+    assert [line for line in told if line.startswith("secrets")] == ["secrets MainThread"]
+    assert len([line for line in told if line.startswith("redact ownedkernels-rest")]) >= 3
+    assert [line.partition("_")[0] for line in told if "json" in line] == ["json ownedkernels-rest"]
+    assert {line.partition("_")[0] for line in cleaned} == {"json ownedkernels-rest"}
+
+
+def test_long_answers_are_the_same_json() -> None:
+    content = {
+        "findings": [{"a": None}, {"b": "\u00e9"}],
+        "none": [],
+        "counts": {"x": [1]},
+        "at": 1.5,
+    }
+    assert json.loads(_text(content)) == content
 
 
 def test_scans_and_cleans_from_all_sides(server: RestServer) -> None:
