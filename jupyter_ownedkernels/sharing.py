@@ -32,6 +32,7 @@ class Shared(Generic[T]):
         self._running: asyncio.Task[T] | None = None
         self._after: asyncio.Task[T] | None = None
         self._kept: tuple[float, T] | None = None
+        self._running_is_outdated = False
 
     @property
     def age(self) -> float | None:
@@ -44,18 +45,20 @@ class Shared(Generic[T]):
         return None if self._kept is None else self._kept[1]
 
     def outdate(self) -> None:
-        """The kept result is known to be wrong now; it stays to be seen as the newest."""
+        """What was begun before now is known to be wrong; it stays to be seen as the newest."""
+        self._running_is_outdated = self._running is not None
         if self._kept is not None:
             self._kept = (-math.inf, self._kept[1])
 
     async def get(self, fresh: bool = False) -> T:
         """The result, at most ``max_age`` old; ``fresh``: of work that begins after the call."""
-        if not fresh:
-            if self._kept is not None and self._clock() - self._kept[0] <= self.max_age:
-                return self._kept[1]
-            task = self._running or self._begin()
-        elif self._running is None:
+        kept = None if fresh else self._kept
+        if kept is not None and self._clock() - kept[0] <= self.max_age:
+            return kept[1]
+        if self._running is None:
             task = self._begin()
+        elif not fresh and not self._running_is_outdated:
+            task = self._running
         else:
             if self._after is None:
                 self._after = _quietly(asyncio.ensure_future(self._once_more(self._running)))
@@ -63,6 +66,7 @@ class Shared(Generic[T]):
         return await asyncio.shield(task)
 
     def _begin(self) -> asyncio.Task[T]:
+        self._running_is_outdated = False
         self._running = _quietly(asyncio.ensure_future(self._run()))
         return self._running
 
@@ -72,7 +76,7 @@ class Shared(Generic[T]):
             result = await self._work()
         finally:
             self._running = None
-        self._kept = (begun, result)
+        self._kept = (-math.inf if self._running_is_outdated else begun, result)
         return result
 
     async def _once_more(self, running: asyncio.Task[T]) -> T:

@@ -152,6 +152,25 @@ async def test_what_is_outdated_is_still_the_newest() -> None:
     assert await shared.get() == 2
 
 
+@in_loop
+async def test_what_was_under_way_when_it_was_outdated_is_not_kept_as_fresh() -> None:
+    work = Work()
+    shared = work.shared()
+    asked = asyncio.ensure_future(shared.get())
+    await _settle()
+    work.now = 1
+    shared.outdate()
+    # Who asks now may not be answered by it either.
+    late = asyncio.ensure_future(shared.get())
+    await _settle()
+    work.now = 2
+    work.gate.set()
+    assert await asked == 1
+    assert await late == 2
+    assert await shared.get() == 2
+    assert work.runs == 2
+
+
 def test_the_tests_here_run() -> None:
     with pytest.raises(ZeroDivisionError):
         in_loop(_fails)()
