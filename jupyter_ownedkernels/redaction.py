@@ -3,6 +3,7 @@
 The arguments of a process are shown to whoever may use the server, who could read them
 in ``ps`` too; but they also travel into logs, screenshots and bug reports. Known secrets
 of the server are taken out for certain, others by the names of options and variables.
+Where it cannot be told where a secret ends, the rest of the argument is masked with it.
 """
 
 from __future__ import annotations
@@ -20,24 +21,29 @@ _NAME = (
     r"[._-]?key)"
 )
 _OPTION = re.compile(rf"--?[\w.-]{{0,64}}{_NAME}s?", re.IGNORECASE)
-# Every repetition has a bound, so that no argument takes longer than its length.
-_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
-    # --IdentityProvider.token=x, TOKEN=x, ?token=x, "password": "x"
-    (
-        re.compile(
-            rf"({_NAME}[\w.-]{{0,64}}[\"']?\s{{0,8}}[=:]\s{{0,8}})[\"']?[^\s\"'&]+",
-            re.IGNORECASE,
-        ),
-        rf"\1{MASK}",
-    ),
-    (
-        re.compile(
-            r"(authorization[\"']?\s{0,8}[:=]\s{0,8}[\"']?\w{1,32}\s{1,8})[^\s\"']+", re.IGNORECASE
-        ),
-        rf"\1{MASK}",
-    ),
-    (re.compile(r"(://)[^/\s@]{1,512}@"), rf"\1{MASK}@"),
+# An argument that is nothing else: its value needs no quotes, and may hold any character.
+_ASSIGNMENT = re.compile(
+    rf"((-{{1,2}})?[\w.-]{{0,64}}{_NAME}[\w.-]{{0,64}}=).+", re.IGNORECASE | re.DOTALL
 )
+_SHELL = re.compile(r"-\w{0,8}c")
+# Each of these consumes what it has looked at, or fails within a bound, so that no argument
+# takes longer than its length.
+_NAMED = re.compile(
+    rf"({_NAME}[\w.-]{{0,64}})(?:"
+    # "password": "x" of JSON, and of Python
+    r"(?P<json>[\"']\s{0,8}:\s{0,8})(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')(?=\s{0,8}[,}\]])"
+    # the same inside other quotes: who knows where it ends
+    r"|(?P<quoted>\\{0,8}[\"']\s{0,8}[=:]\s{0,8}).+"
+    # TOKEN=x, ?token=x&, PASSWORD='x y'"z", in a shell's words
+    r"|(?P<plain>\s{0,8}[=:]\s{0,8})"
+    r"(?:(?:\"[^\"\\]*\"|'[^'\\]*'|[^\s\"'&\\])+(?=[\s&]|\Z)|[^\s&].*))",
+    re.IGNORECASE | re.DOTALL,
+)
+_AUTHORIZATION = re.compile(
+    r"(authorization[\"']?\s{0,8}[:=]\s{0,8}[\"']?\w{1,32}\s{1,8})[^\s\"']+", re.IGNORECASE
+)
+_WORD = re.compile(r"\S+")
+_AFTER_USER = re.compile(r"[:/?#]")
 
 
 def redact(argv: Sequence[str], secrets: Iterable[str] = ()) -> list[str]:
@@ -46,23 +52,58 @@ def redact(argv: Sequence[str], secrets: Iterable[str] = ()) -> list[str]:
     ``secrets`` are masked wherever they stand.
     """
     known = [one for one in secrets if len(one) >= _SHORTEST_SECRET]
+    # A known secret that stands across the end of what is shown is to be found whole.
+    longest = _LONGEST_ARGUMENT + max(map(len, known), default=0)
     found: list[str] = []
-    mask_next = False
+    before = ""
     for argument in argv[:_MOST_ARGUMENTS]:
-        if mask_next and not argument.startswith("-"):
+        if _OPTION.fullmatch(before):
             found.append(MASK)
         else:
-            found.append(_redacted(argument[:_LONGEST_ARGUMENT], known))
-        mask_next = _OPTION.fullmatch(argument) is not None
+            in_shell = _SHELL.fullmatch(before) is not None
+            found.append(_redacted(argument[:longest], known, in_shell)[:_LONGEST_ARGUMENT])
+        before = argument
     if len(argv) > _MOST_ARGUMENTS:
         found.append("…")
     return found
 
 
-def _redacted(text: str, known: list[str]) -> str:
+def _redacted(text: str, known: list[str], in_shell: bool) -> str:
     for secret in known:
         text = text.replace(secret, MASK)
-    for rule, replacement in _RULES:
-        text = rule.sub(replacement, text)
+    alone = _ASSIGNMENT.fullmatch(text)
+    if alone is not None and (alone[2] or not in_shell):
+        text = alone[1] + MASK
+    else:
+        text = _NAMED.sub(_mask, text)
+        text = _AUTHORIZATION.sub(rf"\1{MASK}", text)
+        text = _WORD.sub(lambda word: _without_users(word[0]), text)
     # A name of a file or an argument may hold any byte; JSON may not.
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _mask(match: re.Match[str]) -> str:
+    if match["json"] is not None:
+        return f'{match[1]}{match["json"]}"{MASK}"'
+    return f"{match[1]}{match['quoted'] or match['plain']}{MASK}"
+
+
+def _without_users(word: str) -> str:
+    """``scheme://user:password@host``. A password is masked up to the last @ there is.
+
+    People forget that @ and / in it are to be quoted. Without a colon the user's name ends
+    where the path begins.
+    """
+    shown: list[str] = []
+    begin, last = 0, word.rfind("@")
+    place = word.find("://")
+    while 0 <= place < last:
+        user = place + 3
+        after = _AFTER_USER.search(word, user)
+        named = after is None or after[0] == ":"
+        end = last if named else word.rfind("@", user, after.start() if after else None)
+        if end > user:
+            shown += (word[begin:user], MASK)
+            begin = end
+        place = word.find("://", max(user, begin))
+    return "".join(shown) + word[begin:]

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
 import secrets
+import shlex
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rest_server import RestServer
 from support import census
 from support.workspace import Workspace
@@ -92,12 +99,24 @@ def test_nothing_secret_gets_out(private: Workspace) -> None:
         (["python", "-m", "x"], ["python", "-m", "x"]),
         (["--IdentityProvider.token=abcd"], [f"--IdentityProvider.token={MASK}"]),
         (["--token", "abcd", "--port", "1"], ["--token", MASK, "--port", "1"]),
-        (["--password", "--port"], ["--password", "--port"]),
+        (["--password", "--port"], ["--password", MASK]),
+        (["--password", "-abcd", "-v"], ["--password", MASK, "-v"]),
+        (["--password=abcd efgh", "-v"], [f"--password={MASK}", "-v"]),
+        (["env", "DB_PASSWORD=abcd efgh", "run"], ["env", f"DB_PASSWORD={MASK}", "run"]),
+        (["sh", "-c", 'PGPASSWORD="my secret pw" psql'], ["sh", "-c", f"PGPASSWORD={MASK} psql"]),
+        (["sh", "-c", "TOKEN='a b'c\"d e\" run"], ["sh", "-c", f"TOKEN={MASK} run"]),
+        (["sh", "-c", "TOKEN='a b run"], ["sh", "-c", f"TOKEN={MASK}"]),
+        (["sh", "-c", "TOKEN= ; run"], ["sh", "-c", f"TOKEN= {MASK} run"]),
         (["sh", "-c", "API_KEY=abcd run"], ["sh", "-c", f"API_KEY={MASK} run"]),
         (["curl", "http://h/?a=1&token=abcd&b=2"], ["curl", f"http://h/?a=1&token={MASK}&b=2"]),
         (["-H", "Authorization: token abcd"], ["-H", f"Authorization: token {MASK}"]),
         (["git", "https://me:abcd@host/x"], ["git", f"https://{MASK}@host/x"]),
-        (['{"password": "abcd"}'], [f'{{"password": {MASK}"}}']),
+        (["postgres://bob:p@ss/word@db/x"], [f"postgres://{MASK}@db/x"]),
+        (["http://me@host/a@b", "http://host/a@b"], [f"http://{MASK}@host/a@b", "http://host/a@b"]),
+        (["http://host/?u=http://me:abcd@h"], [f"http://host/?u=http://{MASK}@h"]),
+        (["ssh://git@host/x,ssh://a:b@c/d"], [f"ssh://{MASK}@host/x,ssh://{MASK}@c/d"]),
+        (['{"password": "abcd", "a": 1}'], [f'{{"password": "{MASK}", "a": 1}}']),
+        (['{\\"password\\": \\"ab cd\\", x}'], [f'{{\\"password\\": {MASK}']),
         (["x-known-secret-x"], [f"x-{MASK}-x"]),
         (["\udcff"], ["?"]),
         # Not everything with such a word in it is one.
@@ -107,6 +126,68 @@ def test_nothing_secret_gets_out(private: Workspace) -> None:
 )
 def test_command_lines_without_their_secrets(argv: list[str], shown: list[str]) -> None:
     assert redact(argv, ["known-secret", ""]) == shown
+
+
+def in_double_quotes(text: str) -> str:
+    return '"' + re.sub(r'(["\\\\$`])', r"\\\1", text) + '"'
+
+
+FORMS: list[Callable[[str], list[str]]] = [
+    lambda secret: ["--password", secret],
+    lambda secret: [f"--db.password={secret}"],
+    lambda secret: ["env", f"PGPASSWORD={secret}", "psql"],
+    lambda secret: ["sh", "-c", f"PGPASSWORD={shlex.quote(secret)} psql -h db"],
+    lambda secret: ["sh", "-c", f"PGPASSWORD={in_double_quotes(secret)} psql -h db"],
+    lambda secret: ["sh", "-c", "curl -d " + shlex.quote(json.dumps({"password": secret}))],
+    lambda secret: ["sh", "-c", "curl -d " + in_double_quotes(json.dumps({"password": secret}))],
+    lambda secret: ["curl", "-d", json.dumps({"user": "me", "api_key": secret, "more": [1]})],
+    lambda secret: ["python", "-c", repr({"user": "me", "secret": secret})],
+    # Without what ends a word, or the part of a URL.
+    lambda secret: [f"postgres://bob:{''.join(secret.split())}@db/x"],
+    lambda secret: ["sh", "-c", f"psql postgres://bob:{''.join(secret.split())}@db; true"],
+    lambda secret: [f"http://h/?token={''.join(secret.split()).replace('&', '')}&b=2"],
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.text("'\"\\@/:&=-#? \n$*,}", max_size=3), min_size=3, max_size=6))
+def test_nothing_of_a_secret_is_shown(form: Callable[[str], list[str]], between: list[str]) -> None:
+    parts = [f"planted{number}" for number in range(len(between))]
+    secret = "".join(a + b for a, b in zip(between, parts, strict=True))
+    shown = " ".join(redact(form(secret)))
+    assert "planted" not in shown, form(secret)
+
+
+def test_a_known_secret_is_found_across_the_end_of_what_is_shown() -> None:
+    known = "0123456789" * 5
+    (shown,) = redact(["x" * 4080 + known], [known])
+    assert "0123" not in shown
+    assert len(shown) <= 4096
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "://a:",
+        "://",
+        "token=",
+        'token="',
+        "token='a\\",
+        'token": "',
+        "password",
+        "a:b@",
+        "@",
+        "&",
+        "\\",
+    ],
+)
+def test_no_argument_takes_long(part: str) -> None:
+    argument = part * (4096 // len(part))
+    begun = time.process_time()
+    for _ in range(20):
+        redact([argument, "x" + argument, argument + "@"])
+    assert time.process_time() - begun < 1.0, "3 ms a piece here"
 
 
 def test_command_lines_are_bounded() -> None:
