@@ -35,17 +35,18 @@ def begin(services: Services, url: str, recover: Literal["clean", "report"]) -> 
 
 
 async def _guarded(services: Services, url: str, recover: Literal["clean", "report"]) -> None:
-    try:
-        if services.ownership is not None:
+    # The server works without either, and the scan without the recovery.
+    if services.ownership is not None:
+        try:
             await _own(services, services.ownership, url, recover)
+        except Exception:
+            log.exception("The start-up recovery failed")
+    try:
         await services.scanner.report()
     except ScanUnavailable as error:
         log.info("No scan for strays: %s", error)
-    except asyncio.CancelledError:
-        raise
     except Exception:
-        # The server works without it.
-        log.exception("The start-up recovery failed")
+        log.exception("The first scan for strays failed")
 
 
 async def _own(

@@ -74,6 +74,24 @@ def test_it_may_be_told_to_report_only(private: Workspace) -> None:
         assert not census.left_after({kernel}, 5)
 
 
+FAILING_RECOVERY = """
+from jupyter_ownedkernels import recovery
+
+def fail(*args, **kwargs):
+    raise RuntimeError("planted")
+
+recovery.recover = fail
+"""
+
+
+def test_a_recovery_that_fails_keeps_nobody_from_the_first_scan(private: Workspace) -> None:
+    with RestServer(private, config=FAILING_RECOVERY) as server:
+        census.wait_until(
+            lambda: "jupyter_ownedkernels_strays{" in server.metrics(), 20, "the first scan"
+        )
+        assert "The start-up recovery failed" in server.log
+
+
 def test_its_address_is_on_record_without_its_token(private: Workspace) -> None:
     with RestServer(private, base_url="/user/me/") as server, RestServer(private) as other:
 
