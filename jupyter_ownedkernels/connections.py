@@ -22,7 +22,7 @@ import stat
 from collections.abc import Collection, Iterable
 from typing import NamedTuple, Protocol
 
-from .runtime import files, procfs, sockets
+from .runtime import files, sockets
 from .runtime.files import FileIdentity, Removal, identity_of
 from .runtime.sockets import Ports, ports_of
 
@@ -98,7 +98,6 @@ class Server(NamedTuple):
 
     pid: int
     port: int | None
-    root_dir: str | None
 
 
 class Users(NamedTuple):
@@ -192,10 +191,8 @@ def server_of(path: str) -> Server | None:
     info = sockets.load(path)
     if info is None or type(info.get("pid")) is not int:
         return None
-    port, root = info.get("port"), info.get("root_dir")
-    return Server(
-        info["pid"], port if type(port) is int else None, root if isinstance(root, str) else None
-    )
+    port = info.get("port")
+    return Server(info["pid"], port if type(port) is int else None)
 
 
 def sockets_of(path: str, ports: Ports | None) -> list[str]:
@@ -208,21 +205,14 @@ def in_use(paths: Collection[str]) -> bool:
     return bool(paths) and sockets.are_used(paths)
 
 
-def has_listener(
-    ports: Ports | None,
-    listeners: tuple[Collection[int], Collection[str]] | None = None,
-) -> Answer:
+def has_listener(ports: Ports | None, listeners: tuple[Collection[int], Collection[str]]) -> Answer:
     """Whether something accepts connections where the kernel would.
 
     ``listeners``: TCP ports and Unix socket paths, from one look that serves a whole
-    scan; without it the system is asked now. UNKNOWN where that cannot be told: no ports
-    in the file yet, a kernel on another machine, no /proc.
+    scan. UNKNOWN where that cannot be told: no ports in the file yet, a kernel on another
+    machine.
     """
     if ports is None or not any(ports.ports):
-        return Answer.UNKNOWN
-    if listeners is None:
-        listeners = _listeners()
-    if listeners is None:
         return Answer.UNKNOWN
     tcp, unix = listeners
     if ports.transport == "ipc":
@@ -235,15 +225,6 @@ def has_listener(
     if any(port in tcp for port in ports.ports if port):
         return Answer.YES
     return Answer.NO if _is_this_machine(ports.ip) else Answer.UNKNOWN
-
-
-def _listeners() -> tuple[Collection[int], Collection[str]] | None:
-    if not os.path.exists("/proc/self/net/tcp"):
-        return None
-    try:
-        return procfs.tcp_listeners(), procfs.unix_listeners()
-    except OSError:
-        return None
 
 
 def _is_this_machine(ip: str) -> bool:

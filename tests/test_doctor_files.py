@@ -316,7 +316,7 @@ def test_files_of_a_server_that_is_gone_are_stale() -> None:
         Table(),
         server_file(70),
         server_file(70, "-open.html"),
-        servers={70: Server(70, 8888, None)},
+        servers={70: Server(70, 8888)},
     )
     assert len(stale(found)) == 2
 
@@ -325,7 +325,7 @@ def test_files_of_a_server_that_runs_are_not() -> None:
     table = Table()
     table.add(70, argv=("python", "/usr/bin/jupyter-lab"))
     files = [server_file(70), server_file(70, "-open.html")]
-    assert stale(judge(table, *files, servers={70: Server(70, 8888, None)})) == []
+    assert stale(judge(table, *files, servers={70: Server(70, 8888)})) == []
 
 
 def test_a_living_owner_is_a_server_whatever_its_command() -> None:
@@ -337,7 +337,7 @@ def test_a_living_owner_is_a_server_whatever_its_command() -> None:
 def test_a_reused_number_does_not_keep_a_dead_server_in_the_list() -> None:
     table = Table()
     table.add(70, argv=("sleep", "1000"))
-    found = judge(table, server_file(70), servers={70: Server(70, 8888, None)})
+    found = judge(table, server_file(70), servers={70: Server(70, 8888)})
     assert len(stale(found)) == 1
     assert "another program" in found.items[0].finding.proofs[0]
 
@@ -346,14 +346,14 @@ def test_but_something_that_listens_on_its_port_does() -> None:
     table = Table()
     table.add(70, argv=("python", "serve.py"))
     table.reader.ports.add(8888)
-    assert stale(judge(table, server_file(70), servers={70: Server(70, 8888, None)})) == []
+    assert stale(judge(table, server_file(70), servers={70: Server(70, 8888)})) == []
 
 
 def test_a_port_that_a_living_server_explains_does_not() -> None:
     table = Table()
     table.add(71, argv=("python", "/usr/bin/jupyter-lab"))
     table.reader.ports.add(8888)
-    servers = {70: Server(70, 8888, None), 71: Server(71, 8888, None)}
+    servers = {70: Server(70, 8888), 71: Server(71, 8888)}
     found = judge(table, server_file(70), server_file(71), servers=servers)
     assert stale(found) == [f"{FOLDER}/jpserver-70.json"]
 
@@ -361,7 +361,7 @@ def test_a_port_that_a_living_server_explains_does_not() -> None:
 def test_a_port_that_nobody_explains_may_be_a_server_in_a_container() -> None:
     table = Table()
     table.reader.ports.add(8888)
-    assert stale(judge(table, server_file(70), servers={70: Server(70, 8888, None)})) == []
+    assert stale(judge(table, server_file(70), servers={70: Server(70, 8888)})) == []
 
 
 def test_a_young_file_of_a_server_waits_unless_the_journal_proves_its_end() -> None:

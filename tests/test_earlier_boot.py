@@ -236,7 +236,7 @@ def test_this_boot_is_no_earlier_one(workspace: Workspace) -> None:
 def aged(number: int, days: float) -> JournalView:
     now = 1_000_000_000.0
     file = FileIdentity(1, number, int((now - days * 86400) * 1e9))
-    return JournalView(f"/j/{number}", None, {}, 0, False, True, "", 0, file)
+    return JournalView(f"/j/{number}", None, {}, 0, False, True, "", file)
 
 
 def test_their_number_is_bounded() -> None:

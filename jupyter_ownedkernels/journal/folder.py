@@ -37,12 +37,6 @@ def journal_name(owner_id: str) -> str:
     return name
 
 
-def owner_id_of(path: str) -> str | None:
-    """The owner id in a journal's name; None when it is not a journal's name."""
-    match = _JOURNAL.fullmatch(os.path.basename(path))
-    return match.group(1) if match else None
-
-
 def folders(runtime_dir: str, journal_dir: str | None = None) -> list[str]:
     """Every folder where journals of this user may lie, existing or not.
 
@@ -61,15 +55,13 @@ def candidates(runtime_dir: str, journal_dir: str | None = None) -> list[str]:
     return [first, *private_folders()]
 
 
-def private_folders(uid: int | None = None) -> list[str]:
-    """Folders of the user on a local disk; for root also those of another user."""
+def private_folders() -> list[str]:
+    """Folders of the user on a local disk."""
     if not hasattr(os, "geteuid"):
         return [os.path.join(tempfile.gettempdir(), NAME)]
-    own = os.geteuid()
-    user = own if uid is None else uid
-    session = os.environ.get("XDG_RUNTIME_DIR") if user == own else None
+    user = os.geteuid()
     # The login manager's folder is there for processes that never heard of it, too.
-    session = session or f"/run/user/{user}"
+    session = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{user}"
     temporary = os.path.join(tempfile.gettempdir(), f"{NAME}-{user}")
     return [os.path.join(session, NAME), temporary]
 
@@ -152,18 +144,17 @@ def _mounts() -> dict[int, str]:
     return found
 
 
-def find(where: Iterable[str], all_users: bool = False) -> list[str]:
+def find(where: Iterable[str]) -> list[str]:
     """Paths of the journals in these folders, in the order of their names.
 
-    Only regular files of this user (``all_users``, for root: of anybody), never links.
-    Folders that are not there or may not be read hold none.
+    Only regular files of this user, never links. Folders that are not there or may not be
+    read hold none.
     """
-    return [entry.path for folder in where for entry in _entries(folder, all_users)]
+    return [entry.path for folder in where for entry in _entries(folder)]
 
 
-def _entries(folder: str, all_users: bool) -> Iterator[os.DirEntry[str]]:
+def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
     user = os.geteuid() if hasattr(os, "geteuid") else None
-    anybody = user is None or (all_users and user == 0)
     try:
         with os.scandir(folder) as entries:
             names = sorted(entries, key=lambda entry: entry.name)
@@ -176,5 +167,5 @@ def _entries(folder: str, all_users: bool) -> Iterator[os.DirEntry[str]]:
             status = entry.stat(follow_symlinks=False)
         except OSError:
             continue
-        if stat.S_ISREG(status.st_mode) and (anybody or status.st_uid == user):
+        if stat.S_ISREG(status.st_mode) and user in (None, status.st_uid):
             yield entry

@@ -30,7 +30,7 @@ from ..settings import USUAL_HISTORY
 from .claim import Claim, claim
 from .file import JournalFile, NoLock, remove_leftovers
 from .fold import Fold, StillThere
-from .folder import candidates, find, folders, journal_name, owner_id_of, prepare
+from .folder import candidates, find, folders, journal_name, prepare
 from .history import bury, history
 from .owner import is_former_self, this_owner, without_secrets
 from .read import JournalView, forgettable, owner_verdict, read, read_all, still_there
@@ -48,7 +48,6 @@ __all__ = [
     "history",
     "is_former_self",
     "is_locked",
-    "owner_id_of",
     "owner_verdict",
     "read",
     "read_all",

@@ -38,9 +38,6 @@ class JournalView:
     conclusion from the absence of a launch is not allowed."""
     reason: str
     """Why it is not complete; empty when it is."""
-    uid: int
-    """The user whose file it is. Root must not take the word of a user's journal for
-    processes of anybody else."""
     file: FileIdentity | None
     history: tuple[HistoryEntry, ...] = field(repr=False, default=())
 
@@ -129,7 +126,6 @@ def view_of(fd: int, path: str) -> JournalView:
         torn=torn,
         complete=not reason,
         reason=reason,
-        uid=status.st_uid,
         file=FileIdentity.from_stat(status),
         history=tuple(fold.history(fold.owner.owner_id)) if fold.owner else (),
     )

@@ -165,15 +165,6 @@ class Snapshot:
         return below
 
     @cached_property
-    def sessions(self) -> Mapping[int, list[int]]:
-        """Session number to its living members."""
-        members: dict[int, list[int]] = {}
-        for entry in self.processes.values():
-            if entry.alive:
-                members.setdefault(entry.session, []).append(entry.pid)
-        return members
-
-    @cached_property
     def _mentions(self) -> tuple[Mapping[str, set[int]], list[tuple[str, int]]]:
         found: dict[str, set[int]] = {}
         crowded: list[tuple[str, int]] = []

@@ -38,7 +38,6 @@ class Telemetry:
         self._events = event_logger
         self._loop = loop
         self._told: set[str] = set()
-        self._stop: Callable[[], None] = lambda: None
         self._also: Callable[[LaunchRecord], None] = lambda _: None
         if SCHEMA_ID not in event_logger.schemas:
             event_logger.register_event_schema(SCHEMA)
@@ -51,11 +50,8 @@ class Telemetry:
         ``also`` is called with each, on the event loop.
         """
         self._also = also
-        self._stop = ownership.listen(self._on_transition)
+        ownership.listen(self._on_transition)
         ownership.warm.on_disabled = self._on_warm_disabled
-
-    def close(self) -> None:
-        self._stop()
 
     # -- what is told ----------------------------------------------------------------
 

@@ -157,7 +157,6 @@ def view(
         torn=False,
         complete=complete,
         reason="" if complete else "1 of its lines are damaged",
-        uid=UID,
         file=None,
     )
 
