@@ -69,7 +69,7 @@ soak: dev ## the rounds of the soak tests by the hundred
 	OWNEDKERNELS_SOAK=1 python -m pytest -m soak --timeout 3600 $(PYTEST_ARGS)
 
 .PHONY: bench
-bench: dev ## benchmarks, each against the stock stack (takes a while)
+bench: dev $(STAMPS)/bench ## benchmarks, each against the stock stack (takes a while)
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; python "$$file"; done
 
 .PHONY: coverage
@@ -116,6 +116,10 @@ $(STAMPS)/lab: pyproject.toml labextension/package.json $(wildcard jupyter-confi
 
 $(STAMPS)/dev: $(STAMPS)/lab
 	SKIP_JUPYTER_BUILDER=1 python -m pip install -q -e ".[dev]"
+	@touch $@
+
+$(STAMPS)/bench: $(STAMPS)/dev
+	SKIP_JUPYTER_BUILDER=1 python -m pip install -q -e ".[bench]"
 	@touch $@
 
 $(STAMPS)/node: labextension/package.json labextension/yarn.lock $(STAMPS)/lab
