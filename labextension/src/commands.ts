@@ -82,6 +82,9 @@ export function addCommands(
         await model.refreshStrays();
       }
       if (actionable(model).length === 0) {
+        // The panel says why: none are there, or none could be looked for.
+        shell.activateById(panel().id);
+        panel().revealStrays();
         return;
       }
       const ids = (args.ids as string[] | undefined) ?? panel().checkedStrays();

@@ -231,6 +231,7 @@ describe('the panel', () => {
     const empty = await activate();
     await empty.commands.execute(CommandIDs.clean);
     expect(document.querySelector('.jp-Dialog')).toBeNull();
+    expect(empty.shell.activateById).toHaveBeenCalledWith(PANEL_ID);
   });
 });
 
