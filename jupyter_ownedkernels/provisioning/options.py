@@ -31,9 +31,14 @@ def obstacle(kwargs: Mapping[str, Any]) -> str | None:
 
 
 def folder(cwd: Any) -> str | None:
-    """The working folder: this process's where none is given; None when that is gone."""
+    """The working folder: this process's where none is given; None when that is gone.
+
+    A relative one begins at this process's, which spawner and standby kernel are not in.
+    """
     if cwd is not None:
-        return str(os.fspath(cwd))
+        path = os.fsdecode(cwd)
+        # An empty one is an error, as it is for Popen.
+        return path if os.path.isabs(path) or not path else os.path.join(os.getcwd(), path)
     try:
         return os.getcwd()
     except FileNotFoundError:

@@ -178,6 +178,21 @@ def test_large_and_odd_environment_and_arguments(
     assert ours["cwd"] == str(folder)
 
 
+@pytest.mark.parametrize("given", ["sub", "link/../beside", "."])
+def test_a_relative_folder_is_below_the_owners(
+    workspace: Workspace, owners: Callable[..., Owner], given: str
+) -> None:
+    """nbconvert names the folder of a notebook as it was named itself."""
+    mirror(workspace, "relative")
+    here = workspace.path / "here"
+    for folder in ("sub", "there/inside", "there/beside"):
+        (here / folder).mkdir(parents=True, exist_ok=True)
+    if not (here / "link").exists():
+        (here / "link").symlink_to("there/inside")
+    ours, stock = both(workspace, owners, "relative", {"cwd": given}, cwd=here)
+    assert ours["cwd"] == stock["cwd"] == os.path.realpath(here / given)
+
+
 GIVEN = {
     "files": 'kwargs = {"stdout": open(out, "wb"), "stderr": open(err, "wb")}',
     "descriptors": (
