@@ -155,7 +155,7 @@ class OwnedProvisioner(OnRecord):
             retire_timeout=settings.retire_timeout,
             journal=self.ownership.journal.path,
             remove_connection_file=bool(record.connection_file) and kernel.removes_file,
-            umask=kwargs.get("umask"),
+            umask=options.umask(kwargs.get("umask")),
             oom_score_adj=settings.oom_score_adj,
             inherited=inherited.of_this_thread(),
         )

@@ -45,6 +45,11 @@ def folder(cwd: Any) -> str | None:
         return None
 
 
+def umask(given: int | None) -> int | None:
+    """What the kernel is to set; None where it keeps the owner's. Popen says that by -1."""
+    return None if given is None or given < 0 else given
+
+
 def expanded(cmd: list[str]) -> list[str]:
     """As Jupyter's own launcher does: ``~`` is allowed in the command and its arguments."""
     return [os.path.expanduser(part) for part in cmd]

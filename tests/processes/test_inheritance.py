@@ -193,6 +193,17 @@ def test_a_relative_folder_is_below_the_owners(
     assert ours["cwd"] == stock["cwd"] == os.path.realpath(here / given)
 
 
+@pytest.mark.parametrize("umask", [-1, 0o70])
+def test_the_umask_of_a_launch(
+    workspace: Workspace, owners: Callable[..., Owner], umask: int
+) -> None:
+    mirror(workspace, "umask")
+    prefix = ["sh", "-c", 'umask 023; exec "$@"', "sh"]
+    ours, stock = both(workspace, owners, "umask", {"umask": umask}, prefix=prefix)
+    expected = "0023" if umask < 0 else "0070"
+    assert ours["status"]["Umask"] == stock["status"]["Umask"] == expected
+
+
 GIVEN = {
     "files": 'kwargs = {"stdout": open(out, "wb"), "stderr": open(err, "wb")}',
     "descriptors": (
