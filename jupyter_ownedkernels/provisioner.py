@@ -279,9 +279,9 @@ class OwnedProvisioner(OnRecord):
         return status
 
     async def send_signal(self, signum: int) -> None:
-        """Signal the kernel process and what runs in its session below it.
+        """Signal the kernel process and what runs in its process group below it.
 
-        Not the group, and not a wrapper above the kernel: ``conda run`` and ``uv run``
+        Not the whole group, and not a wrapper above the kernel: ``conda run`` and ``uv run``
         die of an interrupt. Raises PermissionError when nothing could be signalled.
         A kernel that is still starting gets no interrupt: it has no cell to stop, and its
         interpreter would end.

@@ -143,7 +143,7 @@ class Launch:
         self._say({"op": "ready"})
 
     def signal(self, signum: int) -> Future[int]:
-        """Signal the kernel process and what runs in its session below it.
+        """Signal the kernel process and what runs in its process group below it.
 
         Where none of them may be signalled the future gives their number, else 0. It is
         cancelled when the launch ends first.

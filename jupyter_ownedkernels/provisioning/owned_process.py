@@ -256,11 +256,12 @@ class StockProcess:
         return [entry for entry in table.values() if entry.session == self.pid]
 
     def send_signal(self, signum: int) -> None:
-        """Signal each process of its session. PermissionError when none may be signalled."""
+        """Signal its process group, one by one. PermissionError when none may be signalled."""
         outcomes = [
             send(Target(entry.pid, entry.start_ticks), signum)
             for entry in self._members()
-            if entry.alive
+            # A session leader, it leads the group of its own number for good.
+            if entry.alive and entry.pgrp == self.pid
         ]
         if Sent.DENIED in outcomes and Sent.DELIVERED not in outcomes:
             raise PermissionError(1, "the kernel may not be signalled")

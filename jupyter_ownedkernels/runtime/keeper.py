@@ -229,7 +229,7 @@ class Keeper:
         )
 
     def _signal(self, signum: int) -> None:
-        """To the kernel process and what it started in its session, not to a wrapper."""
+        """To the kernel process and what it started in its process group, not to a wrapper."""
         processes = self._descendants()
         kernel = self._facts.learn(processes)
         top = kernel.pid if kernel is not None else self._launched
@@ -240,7 +240,7 @@ class Keeper:
         outcomes = [
             send(Target(entry.pid, entry.start_ticks), signum)
             for entry in members
-            if entry.alive and addressee is not None and entry.session == addressee.session
+            if entry.alive and addressee is not None and entry.pgrp == addressee.pgrp
         ]
         self._tell(
             {

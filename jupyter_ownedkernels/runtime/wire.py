@@ -13,7 +13,7 @@ Owner to spawner, on the control socket
                   for a standby kernel the channel on which it is claimed (warm/standby.py)
 Owner to keeper, on the lease
     ``ready``     the kernel accepts connections: look for the kernel process once
-    ``signal``    ``signum``; to the kernel process and its same-session descendants
+    ``signal``    ``signum``; to the kernel process and descendants in its process group
     ``claim``     a standby kernel gets its place: ``request``, what of the launch is new
     ``retire``    ``grace`` in seconds; 0 sends SIGKILL at once. A second one only hastens
 Keeper to owner, on the lease

@@ -26,10 +26,11 @@ FRAGILE = [
     "    sys.exit(130)\n",
 ]
 BUSY = (
-    "import subprocess, time\n"
+    "import os, subprocess, time\n"
     "child = subprocess.Popen(['sleep', '3600'])\n"
     "apart = subprocess.Popen(['sleep', '3600'], start_new_session=True)\n"
-    "open({note!r}, 'w').write(f'{{child.pid}} {{apart.pid}}')\n"
+    "aside = subprocess.Popen(['sleep', '3600'], preexec_fn=os.setpgrp)\n"
+    "open({note!r}, 'w').write(f'{{child.pid}} {{apart.pid}} {{aside.pid}}')\n"
     "time.sleep(3600)"
 )
 
@@ -42,18 +43,38 @@ def test_only_the_cell_stops(workspace: Workspace, owner: Owner, wrapper: list[s
     top = census.find(owner.run("client('busy'); result = about('busy')['pid']"))
     owner.submit("busy", BUSY.format(note=str(note)))
     census.wait_until(lambda: note.exists() and note.read_text(), 30, "the cell runs")
-    child, apart = (census.find(int(word)) for word in note.read_text().split())
+    child, apart, aside = (census.find(int(word)) for word in note.read_text().split())
     try:
         owner.run("call('busy', 'interrupt_kernel')")
         # As with a signal to the group: what the cell runs in the foreground stops too.
         assert census.left_after([child], GONE_WITHIN) == set()
-        assert owner.execute("busy", "print(child.wait(), apart.poll())") == ["-2 None\n"]
+        polls = "print(child.wait(), apart.poll(), aside.poll())"
+        assert owner.execute("busy", polls) == ["-2 None None\n"]
         # A wrapper in Python gives its child a quarter of a second before it leaves.
         time.sleep(0.6)
         assert census.runs(top), "the wrapper was to live on"
         assert owner.is_alive("busy")
     finally:
-        census.end([apart])
+        census.end([apart, aside])
+
+
+def test_a_stock_launch_spares_the_same(workspace: Workspace, owner: Owner) -> None:
+    owner.start("stock", workspace.python("stock"), independent=True)
+    note = workspace.notes / "stock"
+    owner.run("client('stock')")
+    owner.submit("stock", BUSY.format(note=str(note)))
+    census.wait_until(lambda: note.exists() and note.read_text(), 30, "the cell runs")
+    child, apart, aside = (census.find(int(word)) for word in note.read_text().split())
+    try:
+        owner.run("call('stock', 'interrupt_kernel')")
+        assert census.left_after([child], GONE_WITHIN) == set()
+        polls = "print(child.wait(), apart.poll(), aside.poll())"
+        assert owner.execute("stock", polls) == ["-2 None None\n"]
+        owner.shut_down("stock", now=True)
+        # It is of the kernel's session all the same, and ends with it.
+        assert census.left_after([aside], GONE_WITHIN) == set()
+    finally:
+        census.end([apart, aside])
 
 
 def test_while_starting(workspace: Workspace, owner: Owner) -> None:
