@@ -8,6 +8,7 @@ its turn keeps a restart from starting the kernel again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from jupyter_client.ioloop.restarter import AsyncIOLoopKernelRestarter
@@ -28,7 +29,7 @@ from .provisioning.owned_process import OwnedProcess
 from .restarter import OwnedKernelRestarter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Iterator
 
 # Beyond the time that one shutdown may take: message, SIGTERM, SIGKILL, report.
 _SHUTDOWN_MARGIN = 10.0
@@ -44,16 +45,28 @@ class OwnedServerKernelManager(ServerKernelManager, PromptKernelManager):
         help="The automatic restarter.",
     )
 
-    end_is_wished = False
-    """A shutdown has been asked for: what still wants to start this kernel need not."""
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._ends_wished = 0
         self.turn = asyncio.Lock()
         """Held by whoever changes this kernel, from the first step to the last."""
         self.introduced = asyncio.Event()
         """Set once all that belongs to the first start is done: until then no restart."""
         self.introduced.set()
+
+    @property
+    def end_is_wished(self) -> bool:
+        """A shutdown has been asked for: what still wants to start this kernel need not."""
+        return self._ends_wished > 0
+
+    @contextlib.contextmanager
+    def wishing_end(self) -> Iterator[None]:
+        """For a shutdown, from when it is asked for until it is done, has failed or is given up."""
+        self._ends_wished += 1
+        try:
+            yield
+        finally:
+            self._ends_wished -= 1
 
     @default("event_logger")
     def _default_event_logger(self) -> Any:
@@ -186,40 +199,36 @@ class OwnedKernelManager(AsyncMappingKernelManager):
 
         Raises 404 for a kernel that was not there when it was called.
         """
-        if kernel_id in self._pending_kernels:
-            # Listed already or not: a start that has not begun yet would wait for our turn.
-            starting = self._starting.get(kernel_id) or self._kernels.get(kernel_id)
-            _set_end_is_wished(starting, True)
-            await self._settled(kernel_id)
-            if kernel_id not in self:  # the start has failed
-                return
-        self._check_kernel_id(kernel_id)
-        kernel = self.get_kernel(kernel_id)
-        if not restart:
-            _set_end_is_wished(kernel, True)
-        if kernel_id in self._culling:
-            self._ownership.wish(kernel_id, "culled")
-        turn = self._turn(kernel_id)
-        await turn.acquire()
-
-        def over(_: object = None) -> None:
-            # Only a shutdown that failed leaves the kernel here, to be tried again.
-            _set_end_is_wished(kernel, False)
-            if kernel_id not in self:
-                self._turns.pop(kernel_id, None)
-            turn.release()
-
-        ending: asyncio.Future[Any] | None = None
-        try:
+        with contextlib.ExitStack() as wish:
+            if kernel_id in self._pending_kernels:
+                # Listed already or not: a start that has not begun yet would wait for our turn.
+                starting = self._starting.get(kernel_id) or self._kernels.get(kernel_id)
+                wish.enter_context(_wishing_end(starting))
+                await self._settled(kernel_id)
+                if kernel_id not in self:  # the start has failed
+                    return
+            self._check_kernel_id(kernel_id)
+            kernel = self.get_kernel(kernel_id)
+            if not restart:
+                wish.enter_context(_wishing_end(kernel))
+            if kernel_id in self._culling:
+                self._ownership.wish(kernel_id, "culled")
+            turn = self._turn(kernel_id)
+            await turn.acquire()
+            wish.callback(self._turn_is_over, kernel_id, turn)
             if self._kernels.get(kernel_id) is kernel:
                 await super()._async_shutdown_kernel(kernel_id, now=now, restart=restart)
-                # With ``use_pending_kernels`` it goes on, and so does its turn.
                 ending = self._pending_kernels.get(kernel_id)
-        finally:
-            if ending is None or ending.done():
-                over()
-            else:
-                ending.add_done_callback(over)
+                if ending is not None and not ending.done():
+                    # With ``use_pending_kernels`` it goes on, and so do wish and turn.
+                    goes_on = wish.pop_all()
+                    ending.add_done_callback(lambda _: goes_on.close())
+
+    def _turn_is_over(self, kernel_id: str, turn: asyncio.Lock) -> None:
+        # Only a shutdown that failed leaves the kernel here, to be tried again.
+        if kernel_id not in self:
+            self._turns.pop(kernel_id, None)
+        turn.release()
 
     shutdown_kernel = _async_shutdown_kernel  # type: ignore[assignment]
 
@@ -338,6 +347,7 @@ async def _let_go(kernel: Any) -> None:
     await kernel.cleanup_resources(restart=False)
 
 
-def _set_end_is_wished(kernel: Any, wished: bool) -> None:
+def _wishing_end(kernel: Any) -> contextlib.AbstractContextManager[None]:
     if isinstance(kernel, OwnedServerKernelManager):
-        kernel.end_is_wished = wished
+        return kernel.wishing_end()
+    return contextlib.nullcontext()
