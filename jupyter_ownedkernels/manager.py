@@ -17,6 +17,7 @@ from jupyter_server.services.kernels.kernelmanager import (
     AsyncMappingKernelManager,
     ServerKernelManager,
 )
+from tornado.web import HTTPError
 from traitlets import Type, default
 
 from . import ownership
@@ -84,6 +85,10 @@ class OwnedServerKernelManager(ServerKernelManager, PromptKernelManager):
         async with self.turn:
             try:
                 return await super().start_kernel(*args, **kwargs)
+            except Superseded:
+                # Nobody else has come to know of its connection file and its ports.
+                await self.cleanup_resources()
+                raise
             except BaseException:
                 if self.has_kernel:
                     # It runs, and what was to come after that failed. Nobody else will end it.
@@ -152,8 +157,11 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         return found
 
     async def _async_start_kernel(self, **kwargs: Any) -> str:
+        """Start a kernel; its id. Raises 409 when it was to end before it had begun."""
         try:
             return await super()._async_start_kernel(**kwargs)
+        except Superseded as error:
+            raise HTTPError(409, str(error)) from None
         except asyncio.CancelledError:
             # Before its task had run for the first time: then nothing else takes it out.
             for kernel_id in [i for i, task in self._pending_kernels.items() if task.cancelled()]:
@@ -166,8 +174,17 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         self, kernel_id: str, km: Any, kernel_awaitable: Awaitable[Any]
     ) -> None:
         self._starting[kernel_id] = km
+        started = asyncio.get_running_loop().create_future()
         try:
-            await super()._add_kernel_when_ready(kernel_id, km, kernel_awaitable)
+            try:
+                started.set_result(await kernel_awaitable)
+            except Superseded:
+                # No failure: whoever asked for it is told by its manager's ``ready``.
+                self.log.info("Kernel %s is being shut down and was not started", kernel_id)
+                return
+            except Exception as error:
+                started.set_exception(error)
+            await super()._add_kernel_when_ready(kernel_id, km, started)
         finally:
             self._starting.pop(kernel_id, None)
             # Where a start failed it would stay.

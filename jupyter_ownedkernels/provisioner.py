@@ -16,7 +16,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from . import identity
-from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable, WarmLost
+from .errors import LaunchError, LaunchTimeout, SpawnerUnavailable, Superseded, WarmLost
 from .launching.launch import Exited, LaunchRequest, LeaseLost, settled
 from .launching.readiness import StartUp, is_ready, ports_of
 from .launching.spawners import unsupported_reason
@@ -79,7 +79,8 @@ class OwnedProvisioner(OnRecord):
         """Start the kernel, and wait (bounded) until it accepts connections.
 
         Called by the kernel manager between ``pre_launch`` and ``post_launch``. Raises
-        what ``Popen`` would raise when the command cannot be executed.
+        what ``Popen`` would raise when the command cannot be executed, and Superseded when
+        a shutdown was asked for meanwhile.
         """
         unsupported = unsupported_reason()
         if unsupported is not None:
@@ -98,6 +99,8 @@ class OwnedProvisioner(OnRecord):
         self._start_up, self._ready_told = StartUp(), False
         again = 1
         try:
+            if self._is_unwanted():
+                raise Superseded("the kernel is being shut down")
             while reason is None:
                 try:
                     await self._launch_owned(kernel, cmd, scrubbed)
@@ -224,11 +227,13 @@ class OwnedProvisioner(OnRecord):
         info = cast("Mapping[str, Any]", self.connection_info)
 
         def is_pointless() -> bool:
-            unwanted = getattr(self.parent, "end_is_wished", False)
-            return unwanted or process.poll() is not None
+            return self._is_unwanted() or process.poll() is not None
 
         self._tell_when_ready(await self._start_up.wait(info, is_pointless, timeout))
         self._release_ports(has_ended=process.poll() is not None)
+
+    def _is_unwanted(self) -> bool:
+        return bool(getattr(self.parent, "end_is_wished", False))
 
     def _tell_when_ready(self, ready: bool = False) -> None:
         """Have the keeper look for the kernel process, once there is certain to be one.

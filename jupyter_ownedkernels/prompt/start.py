@@ -11,6 +11,8 @@ from typing import Any
 
 from jupyter_client.ioloop.manager import AsyncIOLoopKernelManager
 
+from ..errors import Superseded
+
 
 class PromptKernelManager(AsyncIOLoopKernelManager):
     """Sets its future ``ready`` as the class above it does, without a pause."""
@@ -29,7 +31,9 @@ class PromptKernelManager(AsyncIOLoopKernelManager):
         except Exception as error:
             self._ready.set_exception(error)
             # Asked for what it was given: a failure that nobody else asks for is no surprise.
-            self.log.exception(self._ready.exception())
+            failure = self._ready.exception()
+            if not isinstance(error, Superseded):
+                self.log.exception(failure)
             raise
         if self.owns_kernel:
             self._ready.set_result(None)

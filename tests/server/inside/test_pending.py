@@ -38,13 +38,14 @@ def ends() -> list[tuple[str, str | None]]:
 
 
 async def test_an_end_in_the_same_breath_as_the_start(jp_serverapp: ServerApp) -> None:
-    """The start has not had its turn yet, and the end waits for the start."""
+    """The start has not had its turn yet. The end waits for it, and it comes to nothing."""
     manager: Any = jp_serverapp.kernel_manager
     kernel_id = await manager.start_kernel(kernel_name="python3")
     await manager.shutdown_kernel(kernel_id)
     await settled(manager)
     assert kernel_id not in manager
-    assert ends() == [("ended", "shutdown")]
+    assert ends() == [("ended", None)]
+    assert ownership.current().kernel(kernel_id).record.process is None
 
 
 async def test_a_restart_in_the_same_breath_as_the_start(jp_serverapp: ServerApp) -> None:
@@ -79,4 +80,4 @@ async def test_a_server_that_stops_waits_for_their_ends(jp_serverapp: ServerApp)
     await manager.shutdown_all()
     assert manager.list_kernel_ids() == []
     assert not manager._pending_kernels
-    assert ends() == [("ended", "shutdown")] * 3
+    assert ends() == [("ended", "shutdown"), ("ended", None), ("ended", None)]

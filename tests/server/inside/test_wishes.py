@@ -1,12 +1,16 @@
-"""Shutdowns that wait for their turn: each counts until it is done, has failed or is given up."""
+"""Shutdowns that wait: each counts until it is done, has failed or is given up."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from typing import Any
 
 import pytest
+from jupyter_client.connect import LocalPortCache
 from jupyter_server.serverapp import ServerApp
+from tornado.web import HTTPError
 
 from jupyter_ownedkernels import ownership
 
@@ -62,3 +66,42 @@ async def test_a_shutdown_that_fails_takes_no_other_wish_with_it(
     assert not kernel.end_is_wished
     await manager.shutdown_kernel(kernel_id, now=True)
     assert kernel_id not in manager
+
+
+async def test_a_shutdown_stops_a_first_start(
+    jp_serverapp: ServerApp, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its process is not made at all, and nothing is left of what was prepared for it."""
+    manager: Any = jp_serverapp.kernel_manager
+    owned = ownership.current()
+    reached, go_on = threading.Event(), threading.Event()
+    begin = owned.begin
+
+    def slow(**of_launch: Any) -> Any:
+        reached.set()
+        go_on.wait(30)
+        return begin(**of_launch)
+
+    monkeypatch.setattr(owned, "begin", slow)
+    start = asyncio.ensure_future(manager.start_kernel(kernel_name="python3"))
+    await asyncio.to_thread(reached.wait, 30)
+    (kernel_id,) = manager._pending_kernels
+    kernel = manager._starting[kernel_id]
+    promised = LocalPortCache.instance().currently_used_ports
+    ports = set(kernel.ports)
+    assert ports <= promised
+    end = asyncio.ensure_future(manager.shutdown_kernel(kernel_id))
+    while not kernel.end_is_wished:
+        await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(HTTPError, match="409"):
+        await start
+    await end
+    assert kernel_id not in manager
+    assert not manager
+    assert not kernel.end_is_wished
+    record = owned.kernel(kernel_id).record
+    assert (record.state.value, record.process) == ("ended", None)
+    assert not os.path.exists(record.connection_file)
+    assert not ports & promised
+    assert [line.getMessage() for line in caplog.records if line.levelname == "ERROR"] == []
