@@ -287,7 +287,8 @@ class OwnedProvisioner(OnRecord):
         """Signal the kernel process and what runs in its process group below it.
 
         Not the whole group, and not a wrapper above the kernel: ``conda run`` and ``uv run``
-        die of an interrupt. Raises PermissionError when nothing could be signalled.
+        die of an interrupt. Raises PermissionError when nothing could be signalled, and
+        OSError, as stock does, for a signal that does not exist.
         A kernel that is still starting gets no interrupt: it has no cell to stop, and its
         interpreter would end.
         """

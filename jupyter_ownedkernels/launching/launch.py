@@ -145,8 +145,8 @@ class Launch:
     def signal(self, signum: int) -> Future[int]:
         """Signal the kernel process and what runs in its process group below it.
 
-        Where none of them may be signalled the future gives their number, else 0. It is
-        cancelled when the launch ends first.
+        Where none of them may be signalled the future gives their number, else 0. It raises
+        OSError for a signal that does not exist, and is cancelled when the launch ends first.
         """
         answer: Future[int] = Future()
         with self._lock:
@@ -231,7 +231,10 @@ class Launch:
         elif op == "signalled":
             with self._lock:
                 answer = self._answers.pop(0) if self._answers else None
-            if answer is not None:
+            trouble = message.get("errno")
+            if answer is not None and trouble is not None and not message["sent"]:
+                reject(answer, OSError(trouble, os.strerror(trouble)))
+            elif answer is not None:
                 # A child behind sudo must not make an interrupt of the kernel an error.
                 resolve(answer, 0 if message["sent"] else int(message["denied"]))
         elif op == "exited":

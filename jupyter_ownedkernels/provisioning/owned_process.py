@@ -86,7 +86,9 @@ class OwnedProcess:
             self.launch.signal(signum)
 
     async def signal_async(self, signum: int, timeout: float) -> None:
-        """Signal the kernel. Raises PermissionError when nothing of it may be signalled."""
+        """Signal the kernel. Raises PermissionError when nothing of it may be signalled, and
+        OSError for a signal that does not exist.
+        """
         if self.poll() is not None:
             return
         answer = asyncio.wrap_future(self.launch.signal(signum))

@@ -9,6 +9,7 @@ everybody while the owner may still want to end its kernels in order.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -229,26 +230,29 @@ class Keeper:
         )
 
     def _signal(self, signum: int) -> None:
-        """To the kernel process and what it started in its process group, not to a wrapper."""
+        """Always answered: the owner takes the answers in the order of its questions."""
+        outcomes: list[Sent] = []
+        trouble: int | None = None
+        try:
+            outcomes.extend(send(target, signum) for target in self._addressees())
+        except OSError as error:
+            trouble = error.errno
+        except OverflowError:
+            trouble = errno.EINVAL
+        counts = {"sent": outcomes.count(Sent.DELIVERED), "denied": outcomes.count(Sent.DENIED)}
+        self._tell({"op": "signalled", "errno": trouble, **counts})
+
+    def _addressees(self) -> list[Target]:
+        """The kernel process and what it started in its process group, not a wrapper."""
         processes = self._descendants()
         kernel = self._facts.learn(processes)
         top = kernel.pid if kernel is not None else self._launched
         addressee = processes.get(top)
-        members = (
-            [] if addressee is None else [addressee, *procfs.descendants(top, processes).values()]
-        )
-        outcomes = [
-            send(Target(entry.pid, entry.start_ticks), signum)
-            for entry in members
-            if entry.alive and addressee is not None and entry.pgrp == addressee.pgrp
-        ]
-        self._tell(
-            {
-                "op": "signalled",
-                "sent": outcomes.count(Sent.DELIVERED),
-                "denied": outcomes.count(Sent.DENIED),
-            }
-        )
+        if addressee is None:
+            return []
+        members = [addressee, *procfs.descendants(top, processes).values()]
+        group = [one for one in members if one.alive and one.pgrp == addressee.pgrp]
+        return [Target(one.pid, one.start_ticks) for one in group]
 
     # -- the end -----------------------------------------------------------------
 

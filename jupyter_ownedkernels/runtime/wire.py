@@ -20,7 +20,8 @@ Keeper to owner, on the lease
     ``started``   ``keeper``, ``process`` (``pid``, ``start_ticks``), ``session``; a pidfd
     ``failed``    ``stage``, ``errno``, ``text``, ``filename``
     ``kernel``    the kernel process, once known: ``pid``, ``start_ticks``, ``session``
-    ``signalled`` ``sent``, ``denied``: how many processes were and could not be signalled
+    ``signalled`` ``sent``, ``denied``: how many processes were and could not be signalled;
+                  ``errno`` of what else went wrong. The answer to each ``signal``, in order
     ``exited``    ``status`` (negative: signal), ``core``, ``max_rss``, ``cpu_s``, ``oom``
     ``retired``   ``survivors``: what was left, each with its reason
 """

@@ -102,6 +102,29 @@ def test_while_starting(workspace: Workspace, owner: Owner) -> None:
         assert owner.execute(f"starting{number}", "print(6 * 7)") == ["42\n"]
 
 
+WRONG = """
+import errno
+launch = managers["wrong"].provisioner.process.launch
+begun = time.monotonic()
+for number in (99, 1 << 40):
+    try:
+        call("wrong", "signal_kernel", number)
+    except OSError as error:
+        assert error.errno == errno.EINVAL
+    else:
+        raise AssertionError("it was to fail, as it does in stock Jupyter")
+assert time.monotonic() - begun < 1.5, "nobody has answered"
+result = [launch.signal(signum).result(10) for signum in (0, 18)]
+"""
+
+
+def test_a_signal_that_does_not_exist(workspace: Workspace, owner: Owner) -> None:
+    """It is an error of its own, and the next ones get the answers that are theirs."""
+    owner.start("wrong", workspace.mini("wrong"))
+    assert owner.run(WRONG) == [0, 0]
+    assert owner.is_alive("wrong")
+
+
 def test_after_the_end(workspace: Workspace, owner: Owner) -> None:
     """Neither an ended kernel nor one that is being ended makes an interrupt an error."""
     owner.start("stubborn", workspace.mini("stubborn", "stubborn"))
