@@ -263,24 +263,27 @@ class OwnedProvisioner(OnRecord):
     async def wait(self) -> int | None:
         """Wait until the kernel and its core are gone, so that its ports are free.
 
-        Bounded by ``retire_timeout``, or by the grace where that is longer: what cannot be
-        ended is on record, not waited for.
+        Without a bound while nobody has asked for its end. From then on bounded by
+        ``retire_timeout``, or by the grace where that is longer: what cannot be ended is on
+        record, not waited for.
         """
-        process = self.process
+        process, kernel = self.process, self._kernel
         if process is None:
             return 0
         if isinstance(process, subprocess.Popen):
             status = await super().wait()
-            if self._kernel is not None:
-                self.ownership.ended(self._kernel, Exited(status), ())
+            if kernel is not None:
+                self.ownership.ended(kernel, Exited(status), ())
             return status
+        await process.ending()
         settings = self.ownership.settings
         longest = retire.bound(settings.terminate_grace, settings.retire_timeout)
         status = await process.wait_async(longest + _REPORT_MARGIN)
         process.close_streams()
-        if isinstance(process, StockProcess) and self._kernel is not None:
-            self.ownership.ended(self._kernel, Exited(status), ())
-        self.process = None
+        if isinstance(process, StockProcess) and kernel is not None:
+            self.ownership.ended(kernel, Exited(status), ())
+        if self.process is process:  # it may have been started again meanwhile
+            self.process = None
         return status
 
     async def send_signal(self, signum: int) -> None:

@@ -288,8 +288,8 @@ def _certain() -> Future[Any]:
     return future
 
 
-async def settled(future: Future[T], timeout: float) -> T:
-    """What a launch's future gives. asyncio.TimeoutError after ``timeout`` seconds.
+async def settled(future: Future[T], timeout: float | None) -> T:
+    """What a launch's future gives. asyncio.TimeoutError after ``timeout`` seconds, if any.
 
     Before Python 3.12 :func:`asyncio.wait_for` forgets a cancellation that comes in the
     very moment in which the future is done: then a kernel would be started for nobody.

@@ -24,9 +24,20 @@ from ..runtime import procfs
 from ..runtime.retire import Retirement, Sent, Target, run, send
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..identity import Identity
     from ..launching.launch import Launch, Started
     from ..launching.stdio import Stdio
+
+
+# Seconds between two looks, where nobody tells: as LocalProvisioner does it.
+_LOOK_INTERVAL = 0.1
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 (nobody here is told)
+        await asyncio.sleep(_LOOK_INTERVAL)
 
 
 class OwnedProcess:
@@ -76,6 +87,11 @@ class OwnedProcess:
         with contextlib.suppress(asyncio.TimeoutError):
             await settled(self.launch.retired, timeout)
         return self.launch.returncode
+
+    async def ending(self) -> None:
+        """Wait, however long it takes, until it was told to end or has ended."""
+        if not self.is_ending:
+            await settled(self.launch.exited, None)
 
     def ready(self) -> None:
         self.launch.ready()
@@ -134,9 +150,13 @@ class LoadedProcess:
     def __init__(self, recorded: Identity) -> None:
         self._process = RecordedProcess(recorded)
         self.pid = recorded.pid
+        self._retiring = False
 
     def poll(self) -> int | None:
         return self._process.poll()
+
+    async def ending(self) -> None:
+        await _until(lambda: self._retiring or self.poll() is not None)
 
     async def wait_async(self, timeout: float) -> int | None:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -150,12 +170,14 @@ class LoadedProcess:
         self._process.send_signal(signum)
 
     def retire(self, grace: float) -> None:
+        self._retiring = True
         self._process.terminate()
 
     def kill_gracefully(self, grace: float) -> None:
-        self._process.kill()
+        self.kill()
 
     def kill(self) -> None:
+        self._retiring = True
         self._process.kill()
 
     def close_streams(self) -> None:
@@ -240,6 +262,10 @@ class StockProcess:
         finally:
             os.close(fd)
         self.poll()
+
+    async def ending(self) -> None:
+        # Not in a thread: one that waits for a kernel would keep this process from its end.
+        await _until(lambda: self._retirement is not None or self.poll() is not None)
 
     async def wait_async(self, timeout: float) -> int | None:
         try:
