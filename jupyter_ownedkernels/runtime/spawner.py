@@ -117,8 +117,12 @@ class Spawner:
             elif self._control is not None and self._control.fileno() in ready:
                 self._take_request()
 
+    def _retired_fds(self) -> set[int]:
+        """Pidfds of what dead keepers have left; the owner's and the kernels' are not here."""
+        return {fd for retirement in self._retirements for fd in retirement.fds}
+
     def _watched(self) -> list[int]:
-        fds = [fd for retirement in self._retirements for fd in retirement.fds]
+        fds = list(self._retired_fds())
         if self._control is not None:
             fds.append(self._control.fileno())
         if self._owner is not None:
@@ -204,6 +208,9 @@ class Spawner:
         self._control.close()
         os.close(self._wakeup)
         os.close(self._writer)
+        for retirement in self._retirements:
+            retirement.close()
+        self._retirements.clear()
 
     def _keeper_ended(self, keeper: int) -> None:
         """Called for each, however it ended."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -181,6 +182,42 @@ def test_a_template_that_was_killed_is_replaced_and_its_kernels_live_on(kennel: 
     assert kernel.value("2 + 2") == 4
     kernel.launch.retire(1.0)
     assert kernel.launch.retired.result(30) == ()
+
+
+def pidfds(pid: int) -> int:
+    found = 0
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found += os.readlink(f"/proc/{pid}/fd/{name}") == "anon_inode:[pidfd]"
+    return found
+
+
+def test_a_template_forks_while_it_ends_what_a_dead_keeper_left(kennel: Kennel) -> None:
+    """It holds what is to end until that has ended; the next keeper has nothing of it."""
+    kennel.pool.standby.count = 0
+    kennel.warm_up()
+    template = kennel.pool.to_json()[0]["pid"]
+    assert pidfds(template) == 1, "the owner's alone"
+    kernel = kennel.start("fork", grace=60.0)
+    left = kernel.run(
+        "import subprocess\n"
+        "deaf = \"trap '' TERM; echo; exec sleep 3600\"\n"
+        "child = subprocess.Popen(['sh', '-c', deaf], stdout=subprocess.PIPE)\n"
+        "child.stdout.readline()\n"
+        "print(child.pid)"
+    )
+    os.kill(kernel.launch.started.result(0).keeper_pid, signal.SIGKILL)
+    until(lambda: pidfds(template) > 1, "that the spawner ends what is left")
+    try:
+        launch = kennel.forked()
+        entry = kennel.pool.to_json()[0]
+        assert (entry["state"], entry["failures"], entry["pid"]) == ("ready", 0, template)
+        assert launch is not None
+        assert pidfds(launch.started.result(0).keeper_pid) == 1
+        assert pidfds(template) > 1, "too late to show anything"
+    finally:
+        os.kill(int(left), signal.SIGKILL)
+    until(lambda: pidfds(template) == 1, "the end of what was left")
 
 
 def test_a_template_that_does_not_answer_costs_the_connection_file(

@@ -56,7 +56,7 @@ class WarmSpawner(Spawner):
         return fds
 
     def _launch(self, request: dict[str, Any], fds: list[int]) -> int | None:
-        stage, reason = REFUSED, gate.objection(self._expected | set(fds))
+        stage, reason = REFUSED, gate.objection(self._expected | set(fds) | self._retired_fds())
         if reason is None and self._template.changed(_BURST if self._more_waited else 0.0):
             stage, reason = STALE, "files of the interpreter or its packages were changed"
         self._more_waited = self._more_waits()
