@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import resource
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,6 +109,34 @@ def test_readiness_looks_at_both_families() -> None:
             one.listen()
         assert readiness.is_ready(info) is True
         assert len(info) == len(made)
+
+
+@pytest.mark.parametrize("transport", ["tcp", "ipc"])
+def test_without_a_descriptor_left_nothing_is_ready_and_nothing_fails(
+    transport: str, tmp_path: Path
+) -> None:
+    """Whoever starts a kernel then, or asks whether it runs, must not lose it for that."""
+    family = socket.AF_INET if transport == "tcp" else socket.AF_UNIX
+    address: Any = ("127.0.0.1", 0) if transport == "tcp" else f"{tmp_path}/k-1"
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def look(info: dict[str, Any]) -> list[object]:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            with pytest.raises(OSError, match="Too many open files"):
+                os.close(os.dup(0))
+            waited = await readiness.wait_until_ready(info, lambda: False, 0.01)
+            return [readiness.is_ready(info), waited]
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    with socket.socket(family) as listener:
+        listener.bind(address)
+        listener.listen()
+        number = listener.getsockname()[1] if transport == "tcp" else 1
+        info = {"transport": transport, "ip": f"{tmp_path}/k", "shell_port": number}
+        assert asyncio.run(look(info)) == [False, False]
+        assert readiness.is_ready(info) is True
 
 
 def test_of_a_process_in_another_network(listeners: Listeners) -> None:

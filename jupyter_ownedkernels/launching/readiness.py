@@ -65,13 +65,19 @@ def _listening() -> set[int]:
 def is_ready(
     connection_info: Mapping[str, Any], look: Callable[[], set[int]] = _listening
 ) -> bool | None:
-    """Whether all needed ports listen. None: this connection cannot be looked at."""
+    """Whether all needed ports listen. None: this connection cannot be looked at.
+
+    False also where there is no descriptor left for the look: that may pass.
+    """
     ports, sockets = ports_of(connection_info), _sockets_of(connection_info)
-    if ports:
-        return set(ports) <= look()
-    if sockets:
-        accepting = procfs.unix_listeners()
-        return all(path in accepting for path in sockets)
+    try:
+        if ports:
+            return set(ports) <= look()
+        if sockets:
+            accepting = procfs.unix_listeners()
+            return all(path in accepting for path in sockets)
+    except OSError:
+        return False
     return None
 
 
