@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +38,9 @@ class OwnedKernelRestarter(AsyncIOLoopKernelRestarter):
         process = getattr(self.kernel_manager.provisioner, "process", None)
         if isinstance(process, OwnedProcess) and self._watched is not process.launch.exited:
             self._watched = process.launch.exited
-            self._watched.add_done_callback(self._ended)
+            # Weakly: the launch is on record for long after its kernel's end, and would keep the
+            # whole manager.
+            self._watched.add_done_callback(functools.partial(_tell, weakref.ref(self)))
 
     def _ended(self, future: Future[Exited]) -> None:
         # In the launcher's thread; the loop may be closed when a server stops.
@@ -82,3 +86,9 @@ class OwnedKernelRestarter(AsyncIOLoopKernelRestarter):
                 await super().poll()
             except Superseded:
                 self.log.debug("A shutdown overtook the automatic restart")
+
+
+def _tell(restarter: weakref.ref[OwnedKernelRestarter], future: Future[Exited]) -> None:
+    still_there = restarter()
+    if still_there is not None:
+        still_there._ended(future)

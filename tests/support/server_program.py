@@ -333,11 +333,33 @@ async def failing(app: ServerApp, *names: str) -> list[list[int]]:
             pass
         else:
             raise AssertionError(f"{name} has started")
-        # What is done in a next turn of the loop may hold the error.
-        await asyncio.sleep(0.1)
-        gc.collect()
-        managers = [one for one in gc.get_objects() if type(one) is OwnedServerKernelManager]
-        left.append([len(promised), len(managers)])
+        managers = await managers_left()
+        left.append([len(promised), managers])
+    return left
+
+
+async def managers_left() -> int:
+    """Of kernels that are not listed any more."""
+    # What is done in a next turn of the loop may hold an error, or a manager.
+    await asyncio.sleep(0.1)
+    gc.collect()
+    return sum(type(one) is OwnedServerKernelManager for one in gc.get_objects())
+
+
+async def ended(app: ServerApp) -> list[Any]:
+    """Kernels that end, restarted before, crashed or as they are; the managers left of them."""
+    kernels = app.kernel_manager
+    left: list[Any] = []
+    for way in ("shutdown", "restart", "crash"):
+        kernel_id = await kernels.start_kernel()
+        if way == "restart":
+            await kernels.restart_kernel(kernel_id)
+        elif way == "crash":
+            os.kill(kernels.get_kernel(kernel_id).provisioner.process.pid, signal.SIGKILL)
+            while ownership.current().kernel(kernel_id).record.generation == 1:
+                await asyncio.sleep(0.02)
+        await kernels.shutdown_kernel(kernel_id)
+        left.append([ownership.current().kernel(kernel_id).state.value, await managers_left()])
     return left
 
 
