@@ -51,7 +51,8 @@ class Shelf:
 
     def module(self, name: str) -> Any:
         """The module, if it was imported, wherever it is now."""
-        return self._kept[name] if name in self._kept else sys.modules.get(name)
+        kept = self._kept.get(name)
+        return sys.modules.get(name) if kept is None else kept
 
     def _unbind(self, name: str) -> bool:
         """Take a module out of its package, as an import has put it there."""
@@ -64,10 +65,12 @@ class Shelf:
         return True
 
     def _bind(self, name: str) -> None:
-        module = self._bound.pop(name, None)
+        module = self._bound.get(name)
         package, _, last = name.rpartition(".")
-        if module is not None and package in sys.modules:
-            sys.modules[package].__dict__.setdefault(last, module)
+        inside = getattr(self.module(package), "__dict__", None)
+        if module is not None and inside is not None:
+            inside.setdefault(last, module)
+        self._bound.pop(name, None)
 
     def find_spec(
         self, name: str, path: object = None, target: object = None
@@ -77,8 +80,23 @@ class Shelf:
         """
         module = self._kept.get(name)
         if module is None:
+            # A reload names its target.
+            return self._just_given_back(name) if target is None else None
+        return self._spec(name, getattr(module, "__spec__", None))
+
+    def _just_given_back(self, name: str) -> importlib.machinery.ModuleSpec | None:
+        """For a thread that has not found the module in sys.modules, where another had it put
+        before this one came here: the next finder would run its code a second time.
+        """
+        module = sys.modules.get(name) if name in self._number else None
+        if module is None:
             return None
-        own = getattr(module, "__spec__", None)
+        self._specs[name] = getattr(module, "__spec__", None)
+        # The import system goes by what stands here, when it sees that the module has come.
+        module.__spec__ = self._spec(name, self._specs[name])
+        return module.__spec__
+
+    def _spec(self, name: str, own: Any) -> importlib.machinery.ModuleSpec:
         spec = importlib.machinery.ModuleSpec(name, self, origin=getattr(own, "origin", None))  # type: ignore[arg-type]
         spec.submodule_search_locations = getattr(own, "submodule_search_locations", None)
         spec.has_location = getattr(own, "has_location", False)
@@ -88,15 +106,15 @@ class Shelf:
         back = []
         for number in _ones(self._brings[self._number[wanted]]):
             name = self._names[number]
-            # At once: another thread may want it too.
-            module = self._kept.pop(name, None)
-            if module is not None:
-                back.append(name)
-                sys.modules.setdefault(
-                    name, sys.modules["__main__"] if name == _MAIN_TOO else module
-                )
-        for name in back:
+            module = self._kept.get(name)
+            if module is None:
+                continue
+            # Another thread may want it too: it is complete when it is there, and no moment
+            # nowhere.
             self._bind(name)
+            sys.modules.setdefault(name, sys.modules["__main__"] if name == _MAIN_TOO else module)
+            if self._kept.pop(name, None) is not None:
+                back.append(name)
         if not self._kept:
             with contextlib.suppress(ValueError):
                 sys.meta_path.remove(self)  # type: ignore[arg-type, unused-ignore]
@@ -108,7 +126,7 @@ class Shelf:
             self._give_back(spec.name)
         # Or it came with what another thread has imported meanwhile.
         module = sys.modules[spec.name]
-        self._specs[spec.name] = getattr(module, "__spec__", None)
+        self._specs.setdefault(spec.name, getattr(module, "__spec__", None))
         return module
 
     def exec_module(self, module: ModuleType) -> None:
