@@ -252,6 +252,17 @@ def holds(path: str) -> list[int]:
     return found
 
 
+def test_a_failure_at_the_very_end_of_a_fork_is_no_start(kennel: Kennel) -> None:
+    """Up to where the kernel's own code begins: that one can be executed all the same."""
+    package(kennel, "spoils", "import ipykernel.kernelapp as k; del k.IPKernelApp.init_kernel")
+    kennel.pool.preload = ("spoils",)
+    assert kennel.warm_up()["state"] == "ready"
+    request = kennel.request()
+    assert kennel.forked(request) is None
+    assert kennel.pool.to_json()[-1]["failures"] == 0
+    assert kennel.kernel(kennel.executed(request)).value("1 + 1") == 2
+
+
 def test_a_missing_folder_is_the_kernels_own_error(kennel: Kennel) -> None:
     kennel.warm_up()
     request = kennel.request(cwd=str(kennel.folder / "none"))

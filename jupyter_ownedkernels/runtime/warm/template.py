@@ -157,7 +157,6 @@ class Template:
         _renew_chance(self._shelf)
         settle(os.getcwd())
         _tell_parent(int(environment["JPY_PARENT_PID"]))
-        os.close(tell)
         sys.argv = ["-m", *arguments]
         if hasattr(sys, "orig_argv"):
             sys.orig_argv = list(argv)
@@ -169,6 +168,8 @@ class Template:
         if not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated):
             sys.path.insert(0, os.getcwd())
         self.kernel = lambda: self._undress(module)
+        # Not before: what fails up to here is told, and the kernel is executed.
+        os.close(tell)
         raise Unwind
 
     def _undress(self, module: str) -> str:
