@@ -10,11 +10,11 @@ import contextlib
 import logging
 import os
 import re
-import socket
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ from . import memory, ports
 from .choice import of_template
 
 if TYPE_CHECKING:
+    import socket
+
     from .choice import Choice
     from .launch import Launch, LaunchRequest
     from .launcher import Launcher
@@ -87,12 +89,21 @@ class Standby:
 
 
 class StandbyKernels:
-    """All standby kernels of one owner. Thread-safe."""
+    """All standby kernels of one owner. Thread-safe.
+
+    ``retry_after``: seconds until a kind of kernel that was not fit to stand by is tried again.
+    """
 
     def __init__(
-        self, launcher: Launcher, count: int, low: Callable[[], bool] = memory.is_low
+        self,
+        launcher: Launcher,
+        count: int,
+        retry_after: float,
+        clock: Callable[[], float] = time.monotonic,
+        low: Callable[[], bool] = memory.is_low,
     ) -> None:
         self.count = count
+        self._retry_after, self._clock = retry_after, clock
         self.reason: str | None = None
         """Why there is none, when that is not for want of a first kernel."""
         self._launcher = launcher
@@ -101,7 +112,8 @@ class StandbyKernels:
         self._making = 0
         self._due: dict[Choice, tuple[WarmProcess, LaunchRequest]] = {}
         """For the newest launch of each kind, until its head start is over."""
-        self._unfit: set[Choice] = set()
+        self._unfit: dict[Choice, float] = {}
+        """Until when. Whatever it was may be gone by then: a configuration file."""
         self._lock = threading.Lock()
         self._closed = threading.Event()
 
@@ -131,7 +143,7 @@ class StandbyKernels:
                 if one.choice == choice and one.launch.request.inherited == like.inherited
             ]
             missing = self.count - len(fitting) - self._making
-            if choice in self._unfit or self._closed.is_set():
+            if self._clock() < self._unfit.get(choice, 0.0) or self._closed.is_set():
                 missing = 0
             if low:
                 self.reason, missing = _LOW, 0
@@ -151,7 +163,8 @@ class StandbyKernels:
         try:
             with ports.held() as taken:
                 made = self._boot(choice, process, like, taken)
-        except (LaunchError, OSError, wire.Closed, ValueError) as error:
+        # That of futures is no OSError before Python 3.11.
+        except (LaunchError, OSError, FutureTimeout, wire.Closed, ValueError) as error:
             self.reason = str(error) or type(error).__name__
             log.debug("No standby kernel: %s", self.reason)
         finally:
@@ -197,7 +210,7 @@ class StandbyKernels:
             remove_connection_file=False,
             umask=None,
         )
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = wire.pair()
         null = os.open(os.devnull, os.O_RDWR)
         try:
             wire.send(ours, {"op": "boot", "ports": taken})
@@ -216,7 +229,7 @@ class StandbyKernels:
             wire.close(fds)
             if told.get("op") != "standby":
                 if told.get("op") == "unfit":
-                    self._unfit.add(choice)
+                    self._unfit[choice] = self._clock() + self._retry_after
                 raise LaunchError(str(told.get("reason")))
         except BaseException:
             ours.close()

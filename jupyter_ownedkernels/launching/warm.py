@@ -93,7 +93,7 @@ class WarmPool:
         self.enabled = enabled
         self.preload = tuple(preload)
         self.on_disabled = on_disabled
-        self.standby = StandbyKernels(launcher, standby)
+        self.standby = StandbyKernels(launcher, standby, RETRY_AFTER, clock)
         self._launcher = launcher
         self._clock = clock
         self._slots: dict[Choice, Slot] = {}

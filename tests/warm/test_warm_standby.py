@@ -18,6 +18,7 @@ from warm_kernels import Kennel, until
 
 from jupyter_ownedkernels.errors import WarmLost
 from jupyter_ownedkernels.launching import standby as launcher_standby
+from jupyter_ownedkernels.launching import warm as launcher_warm
 from jupyter_ownedkernels.runtime import procfs
 
 
@@ -179,6 +180,42 @@ def test_a_configuration_file_makes_it_unfit_from_the_start(kennel: Kennel) -> N
     kennel.start("fork")
     until(lambda: not kennel.pool.standby.is_making, "nothing in the making")
     assert trace.read_text() == before + "x"
+    assert kennel.pool.standby.pids() == []
+
+
+def test_a_kind_that_was_not_fit_is_tried_again_after_a_while(tmp_path: Path) -> None:
+    """The file may be gone, while the server runs on for weeks."""
+    now = 1000.0
+    kennel = Kennel(tmp_path, standby=1, clock=lambda: now)
+    profile = tmp_path / "ipython" / "profile_default"
+    profile.mkdir(parents=True)
+    config = profile / "ipython_config.py"
+    config.write_text("c.InteractiveShell.colors = 'NoColor'")
+    try:
+        kennel.warm_up()
+        assert kennel.forked() is not None
+        until(lambda: kennel.pool.standby.reason, "a reason")
+        config.unlink()
+        now += launcher_warm.RETRY_AFTER - 1
+        assert kennel.forked() is not None
+        until(lambda: not kennel.pool.standby.is_making, "nothing in the making")
+        assert kennel.pool.standby.pids() == []
+        now += 2
+        assert kennel.forked() is not None
+        waiting(kennel)
+        assert kennel.pool.standby.reason is None
+    finally:
+        kennel.close()
+
+
+def test_one_that_does_not_come_up_in_time_is_a_reason(
+    kennel: Kennel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher_standby, "_BOOT_TIMEOUT", 0.0)
+    kennel.warm_up()
+    assert kennel.forked() is not None
+    until(lambda: kennel.pool.standby.reason, "a reason")
+    until(lambda: not kennel.pool.standby.is_making, "nothing in the making")
     assert kennel.pool.standby.pids() == []
 
 
