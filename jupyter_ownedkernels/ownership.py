@@ -200,14 +200,6 @@ class Ownership:
             if not (kernel.wish == "culled" and cause == "shutdown"):
                 kernel.wish = cause
 
-    def retire(self, kernel: OwnedKernel) -> None:
-        """The launch is about to be ended by this process: say so, to all and the journal."""
-        with self._lock:
-            if State.RETIRING not in LEGAL[kernel.state]:
-                return
-            self.transition(kernel, State.RETIRING)
-        self.journal.retiring(kernel.record.launch_id)
-
     def ended(self, kernel: OwnedKernel, exited: Exited, survivors: tuple[Survivor, ...]) -> None:
         """No core process is left. For a launch that came to nothing, and for stock ones;
         those of keepers are reported by :class:`.Launch`."""
@@ -257,7 +249,7 @@ class Ownership:
         for kernel in ended[: max(len(ended) - _ENDED_LIMIT, 0)]:
             del self._kernels[kernel.kernel_id]
 
-    # -- what the launcher reports, in its thread ------------------------------------
+    # -- what the launcher reports: in its thread, or at once where it is known already --
 
     def _identity(self, pid: int, start_ticks: int) -> Identity:
         return Identity(identity.this_world(), pid, start_ticks)

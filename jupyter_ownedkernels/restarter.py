@@ -43,7 +43,8 @@ class OwnedKernelRestarter(AsyncIOLoopKernelRestarter):
             self._watched.add_done_callback(functools.partial(_tell, weakref.ref(self)))
 
     def _ended(self, future: Future[Exited]) -> None:
-        # In the launcher's thread; the loop may be closed when a server stops.
+        # In the launcher's thread, or in this one where it had ended before. The loop may be
+        # closed when a server stops.
         try:
             self.loop.add_callback(self._plan, future)
         except RuntimeError:

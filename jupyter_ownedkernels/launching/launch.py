@@ -103,7 +103,8 @@ class Launch:
     """One launch, from request to the report of what was left.
 
     The three futures settle in this order: :attr:`started` (or it raises), :attr:`exited`,
-    :attr:`retired`. Made by :class:`Launcher`; callbacks on the futures run in its thread.
+    :attr:`retired`. Made by :class:`Launcher`. Callbacks on the futures run in its thread, or
+    in that of whoever adds one to a future that is done: a forked kernel has started by then.
     """
 
     def __init__(self, request: LaunchRequest, lease: socket.socket) -> None:

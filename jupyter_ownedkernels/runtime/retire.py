@@ -1,10 +1,11 @@
 """Ending processes: SIGTERM, grace, SIGKILL, until a fresh look finds nothing left.
 
-This is the only place of the package that sends a signal. It never sends one to a bare
-pid or to a group: a :class:`Target` carries the start ticks, they are compared after
-the pidfd was opened, and the signal goes through that pidfd. Processes are never
-stopped to take a snapshot: a group that is orphaned while a member is stopped gets
-SIGHUP from the system.
+This is the only place of the package that signals what its caller has not started
+itself; a child of one's own that was not reaped yet may also be ended where it was
+started. It never signals a bare pid or a group: a :class:`Target` carries the start
+ticks, they are compared after the pidfd was opened, and the signal goes through that
+pidfd. Processes are never stopped to take a snapshot: a group that is orphaned while a
+member is stopped gets SIGHUP from the system.
 """
 
 from __future__ import annotations

@@ -11,11 +11,15 @@ Version rule: a receiver ignores fields and ops that it does not know.
 Owner to spawner, on the control socket
     ``launch``    LaunchRequest; descriptors: the keeper's end of the lease, stdin, stdout, stderr;
                   for a standby kernel the channel on which it is claimed (warm/standby.py)
+Warm spawner to owner, on the control socket
+    ``warm``      once, when it can fork or knows that it cannot: ``state`` (``ready``, ``unfit``),
+                  ``reason``, ``troubles`` with the preload, ``welcomes``
 Owner to keeper, on the lease
     ``ready``     the kernel accepts connections: look for the kernel process once
     ``signal``    ``signum``; to the kernel process and descendants in its process group
     ``claim``     a standby kernel gets its place: ``request``, what of the launch is new
     ``retire``    ``grace`` in seconds; 0 sends SIGKILL at once. A second one only hastens
+    ``finish``    after the end: the owner has done its part, the keeper need not stay for it
 Keeper to owner, on the lease
     ``started``   ``keeper``, ``process`` (``pid``, ``start_ticks``), ``session``; a pidfd
     ``failed``    ``stage``, ``errno``, ``text``, ``filename``
