@@ -2,7 +2,7 @@
 
 Wishes about one kernel (restart, shutdown, automatic restart, culling) take turns. Each
 is done completely before the next begins, with one exception: a shutdown that waits for
-its turn keeps a restart from starting the kernel again.
+its turn keeps a restart from starting the kernel again, and a first start from making it.
 """
 
 from __future__ import annotations
