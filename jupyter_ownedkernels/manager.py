@@ -92,10 +92,15 @@ class OwnedServerKernelManager(ServerKernelManager, PromptKernelManager):
             except BaseException:
                 if self.has_kernel:
                     # It runs, and what was to come after that failed. Nobody else will end it.
-                    self.stop_restarter()
-                    await self._async_kill_kernel()
-                    await self.cleanup_resources()
+                    await self.give_up()
                 raise
+
+    async def give_up(self) -> None:
+        """End what runs of it, if anything, and let go of its connection file and ports."""
+        self.stop_restarter()
+        if self.has_kernel:
+            await self._async_kill_kernel()
+        await self.cleanup_resources()
 
     async def _async_start_kernel(self, **kw: Any) -> None:
         if self.end_is_wished:
@@ -240,6 +245,9 @@ class OwnedKernelManager(AsyncMappingKernelManager):
                     # With ``use_pending_kernels`` it goes on, and so do wish and turn.
                     goes_on = wish.pop_all()
                     ending.add_done_callback(lambda _: goes_on.close())
+                elif kernel_id not in self and _has_failed(kernel):
+                    # A restart, most likely: then it was only taken off the list.
+                    await kernel.give_up()
 
     def _turn_is_over(self, kernel_id: str, turn: asyncio.Lock) -> None:
         # Only a shutdown that failed leaves the kernel here, to be tried again.
@@ -362,6 +370,12 @@ async def _let_go(kernel: Any) -> None:
     if kernel.has_kernel:
         await kernel.provisioner.wait()
     await kernel.cleanup_resources(restart=False)
+
+
+def _has_failed(kernel: Any) -> bool:
+    ready = kernel.ready
+    failed = ready.done() and not ready.cancelled() and ready.exception() is not None
+    return failed and isinstance(kernel, OwnedServerKernelManager)
 
 
 def _wishing_end(kernel: Any) -> contextlib.AbstractContextManager[None]:

@@ -73,8 +73,11 @@ class Keeper:
             os.waitpid(pid, 0)
             self._tell(dict(failure, op="failed"))
             return False
-        self._launched = pid
+        self._launched = self._facts.launched = pid
         self._learn_session(pid)
+        if self._owner_is_gone():
+            # Nobody's code has run in it, nor does it heed SIGTERM until it has become a program.
+            self._request["grace"] = 0.0
         self._launched_ticks = _ticks(pid)
         self._memory = oom.memory_of(pid)
         pidfd = os.pidfd_open(pid)
@@ -204,13 +207,14 @@ class Keeper:
 
     def _claim(self, request: dict[str, Any]) -> None:
         self._request.update(request)
-        sessions = self._facts.sessions
+        before = self._facts
         self._facts = Facts(
             self._request["connection_file"],
             self._request["ports"],
             self._request["detached"] == "kill",
         )
-        self._facts.sessions |= sessions
+        self._facts.sessions |= before.sessions
+        self._facts.launched = before.launched
 
     def _settle(self) -> None:
         kernel = self._facts.learn(self._descendants(), settle=True)
@@ -265,6 +269,8 @@ class Keeper:
             if pid == 0:
                 break
             kernel = self._facts.kernel
+            if pid == self._facts.launched:
+                self._facts.launched = None
             if pid == self._launched or (kernel is not None and pid == kernel.pid):
                 self._exit = {
                     "status": os.waitstatus_to_exitcode(status),

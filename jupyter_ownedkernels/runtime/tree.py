@@ -95,6 +95,8 @@ class Facts:
         self.ports: frozenset[int] = frozenset(ports)
         self.kill_detached = kill_detached
         self.sessions: set[int] = set()
+        self.launched: int | None = None
+        """The keeper's own child, until it is reaped: it has no session of its own yet, perhaps."""
         self.listeners: set[int] = set()
         self.kernel: Stat | None = None
         self._kernel_looks: Looks | None = None
@@ -148,7 +150,8 @@ class Facts:
         for pid, entry in processes.items():
             if not entry.alive:
                 continue
-            belongs = entry.session in self.sessions or self.is_fork_of_kernel(pid)
+            belongs = pid == self.launched or entry.session in self.sessions
+            belongs = belongs or self.is_fork_of_kernel(pid)
             (core if belongs else detached)[pid] = entry
         return Split(core, detached)
 

@@ -293,3 +293,55 @@ def test_independent_kernels_are_left_alone(workspace: Workspace, owner: Owner) 
         assert census.runs(kernel)
     finally:
         census.end([kernel])
+
+
+# A keeper whose child is held up between the fork and its first step, a session of its own.
+ON_ITS_WAY = """
+import os, socket, time
+from jupyter_ownedkernels.runtime import child, keeper, lineage, waiting, wire
+
+lineage.become_subreaper()
+owner = os.pidfd_open(os.getpid())
+ours, theirs = wire.pair()
+told, tell = os.pipe()
+
+def held_up():
+    os.write(tell, str(os.getpid()).encode())
+    time.sleep(3600)
+
+body = os.fork()
+if body == 0:
+    ours.close()
+    os.setsid = held_up
+    wakeup, _ = waiting.watch_children()
+    null = os.open(os.devnull, os.O_RDWR)
+    request = dict.fromkeys(("umask", "oom_score_adj", "cwd", "journal"))
+    request.update(argv=["sleep", "3600"], env={}, sigmask=[], connection_file="", ports=[])
+    request.update(detached="keep", grace=60.0, retire_timeout=5.0, launch_id="one")
+    request.update(remove_connection_file=False)
+    stdio = [os.dup(null) for _ in range(3)]
+    rest = ({}, lambda session: None, child.execute)
+    os._exit(keeper.run(theirs, owner, wakeup, request, stdio, *rest))
+theirs.close()
+pid = int(os.read(told, 100))
+ours.close()
+status = os.waitpid(body, 0)[1]
+try:
+    left = os.waitpid(pid, os.WNOHANG)
+except ChildProcessError:
+    left = None
+print(status, left)
+"""
+
+
+def test_given_up_before_the_process_has_a_session_of_its_own(workspace: Workspace) -> None:
+    """It is not taken for one that has left on purpose, and nobody waits for it to be polite."""
+    done = subprocess.run(
+        [sys.executable, "-c", ON_ITS_WAY],
+        env=workspace.environment(),
+        capture_output=True,
+        text=True,
+        timeout=GONE_WITHIN,
+        check=False,
+    )
+    assert done.stdout == "0 None\n", done.stderr
