@@ -143,8 +143,12 @@ SET_IN = {
     "_recv_callback": ("zmq.eventloop.zmqstream:ZMQStream", "on_recv"),
 }
 
-# Python 3.10 has it under another name, which is used there.
-NEW = {"re:_compiler.compile": (3, 11)}
+NEW = {
+    # Python 3.10 has it under another name, which is used there.
+    "re:_compiler.compile": (3, 11),
+    # The last IPython for Python 3.10 is older, and there it is done without.
+    "IPython.core.history:HistoryManager._switch_to_memory_history": (3, 11),
+}
 
 
 def resolve(path: str) -> Any:

@@ -60,7 +60,8 @@ def innocent(workspace: Workspace) -> Iterator[set[Proc]]:
     assert not census.left_after(workspace.processes(), 20), "of the test before"
     with Owner(workspace) as owner:
         owner.start("innocent", "core")
-        workspace.note("core")
+        shell = workspace.note("core")["shell"]
+        census.wait_until(lambda: census.children(shell.pid), 10, "the child of its shell")
         workspace.forget_note("core")
         spared = workspace.processes()
         yield spared

@@ -12,7 +12,7 @@ from jupyter_client.connect import LocalPortCache
 from jupyter_server.serverapp import ServerApp
 from tornado.web import HTTPError
 
-from jupyter_ownedkernels import ownership
+from jupyter_ownedkernels import identity, ownership
 
 # A wish that is never over would keep its test waiting.
 pytestmark = pytest.mark.timeout(60)
@@ -105,3 +105,30 @@ async def test_a_shutdown_stops_a_first_start(
     assert not os.path.exists(record.connection_file)
     assert not ports & promised
     assert [line.getMessage() for line in caplog.records if line.levelname == "ERROR"] == []
+
+
+@pytest.mark.parametrize("runs", [False, True])
+async def test_a_kernel_whose_restart_has_failed_leaves_nothing_when_it_is_ended(
+    jp_serverapp: ServerApp, monkeypatch: pytest.MonkeyPatch, runs: bool
+) -> None:
+    """jupyter_client only takes it off its list then, whatever is left of it."""
+    manager: Any = jp_serverapp.kernel_manager
+    kernel_id = await manager.start_kernel(kernel_name="python3")
+    kernel = manager.get_kernel(kernel_id)
+
+    async def fail(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("this restart fails")
+
+    with monkeypatch.context() as patch:
+        step = "_async_post_start_kernel" if runs else "_async_launch_kernel"
+        patch.setattr(kernel, step, fail)
+        with pytest.raises(RuntimeError, match="this restart fails"):
+            await manager.restart_kernel(kernel_id, now=True)
+    process = ownership.current().kernel(kernel_id).record.process
+    assert os.path.exists(kernel.connection_file)
+    assert kernel.has_kernel == runs
+    await manager.shutdown_kernel(kernel_id, now=True)
+    assert kernel_id not in manager
+    assert not os.path.exists(kernel.connection_file)
+    assert process is not None
+    assert identity.compare(process).proves_death
