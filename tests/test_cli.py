@@ -24,7 +24,7 @@ from jupyter_ownedkernels import __version__
 from jupyter_ownedkernels.cli import main as cli
 from jupyter_ownedkernels.cli.doctor import _is_done, _whole_id, short_ids
 from jupyter_ownedkernels.cli.output import duration, memory, printable
-from jupyter_ownedkernels.errors import BadRequest
+from jupyter_ownedkernels.errors import BadRequest, OwnedKernelsError
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -483,10 +483,17 @@ answer(codes)
 
 @needs_root
 def test_what_the_doctor_prints() -> None:
-    (code, text, errors), (_, verbose, _), fixed = inside(
+    (code, text, errors), (_, verbose, _), fixed, (_, again, _) = inside(
         """
 scene(files=30)
-answer([cli("doctor"), cli("doctor", "-v"), cli("doctor", "--fix")])
+said = [cli("doctor"), cli("doctor", "-v"), cli("doctor", "--fix")]
+other = runtime.parent / "a b"
+os.rename(runtime, other)
+elsewhere = other / ("kernel-" + "1.json")
+elsewhere.write_text(json.dumps({"ip": "127.0.0.1", "shell_port": 1}))
+os.utime(elsewhere, (1e9, 1e9))
+said.append(cli("doctor", "--runtime-dir", str(other), "--stale-file-age", "0.5"))
+answer(said)
 """
     )
     assert (code, errors) == (1, "")
@@ -495,6 +502,8 @@ answer([cli("doctor"), cli("doctor", "-v"), cli("doctor", "--fix")])
     assert "and 10 more stale files (--all shows each)" in text
     assert "jupyter ownedkernels doctor --fix" in text
     assert "--detached ends them as well" in text
+    assert "doctor --fix --runtime-dir '/" in again
+    assert "/a b' --stale-file-age 0.5\n" in again
     assert "(pid and start time are the same)" in verbose
     code, text, errors = fixed
     assert (code, errors) == (0, "")
@@ -591,7 +600,8 @@ answer([dry, done, cli("clean", name), cli("clean", "nonsense"), cli("clean", "f
     assert done[0][0] == 0
     assert "terminated" in done[0][1]
     assert done[1] is False
-    assert again[0] == 1
+    assert again[0] == 2
+    assert "nothing that the doctor finds has the number" in again[2]
     assert wrong[0] == 1
     assert "no scan gives such ids" in wrong[1]
     assert "identity-changed" in other[1], "its number is another's now"
@@ -709,7 +719,9 @@ def test_what_is_no_id_is_shown_whole() -> None:
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize("arguments", ["doctor", "doctor --json", "history", "list", "clean p1"])
+@pytest.mark.parametrize(
+    "arguments", ["doctor", "doctor --json", "history", "list", "clean nonsense"]
+)
 def test_closed_streams(workspace: Workspace, arguments: str, closed: str) -> None:
     """What has no stream says nothing there, and nowhere else either."""
     command = f'"$0" -W error -m jupyter_ownedkernels.cli {arguments} {closed}'
@@ -719,7 +731,7 @@ def test_closed_streams(workspace: Workspace, arguments: str, closed: str) -> No
         text=True,
         env=workspace.environment(),
     )
-    assert done.returncode == (1 if arguments == "clean p1" else 0)
+    assert done.returncode == (1 if arguments == "clean nonsense" else 0)
     assert done.stderr == ""
     assert (done.stdout == "") == (closed != "2>&-")
 
@@ -749,8 +761,11 @@ def test_what_counts_as_done(outcome: str, pid: int | None, done: bool) -> None:
 
 def test_no_other_finding_is_taken_for_the_one_that_is_named() -> None:
     ids = ["p4711-50-abcdefabcdef", "f-abcdefabcdef", "o-abcdefabcdef"]
-    for text in ("p471", "p4711-5", "p47110", "4711"):
+    for text in ("p4711-5", "4711"):
         assert _whole_id(text, ids) == text, "which no finding has"
+    for text in ("p471", "p47110"):
+        with pytest.raises(OwnedKernelsError, match=text[1:]):
+            _whole_id(text, ids)
     for text in ("p4711", "p4711-", "p4711-50", "p4711-50-a"):
         assert _whole_id(text, ids) == ids[0]
     for text in ("", "p", "f", "f-", "o-"):

@@ -248,6 +248,7 @@ def test_a_stray_kernel_ends_with_its_session_and_its_forks() -> None:
     table.add(105, session=100)
     item = only(scan(table))
     assert {entry.pid for entry in item.doomed} == {100, 101, 102, 104}
+    assert "left its session, and is kept: process 103" in " ".join(item.finding.proofs)
 
 
 def test_kernelspecs_are_read_only_when_something_may_be_one() -> None:

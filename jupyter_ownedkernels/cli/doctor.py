@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ _DONE = frozenset({"terminated", "killed", "removed", "already-gone"})
 _MOST_FILES = 20
 _DEFAULT: tuple[FindingKind, ...] = ("stray_kernel", "stray_process", "stale_file")
 _NUMBERS = re.compile(r"p\d+(?:-\d+)?")
+_NUMBER = re.compile(r"p\d+")
 _SOMETHING = re.compile(r"^p\d|^[fo]-[0-9a-f]")
 _TITLES = {
     "stray_kernel": "stray kernel",
@@ -182,8 +184,9 @@ def _what(finding: Finding) -> str:
     if finding["kind"] in ("foreign", "unknown"):
         return "; ".join(finding["proofs"])
     if finding["cmdline"]:
-        name = f"{finding['kernel_name']}: " if finding["kernel_name"] else ""
-        return name + " ".join(finding["cmdline"])
+        # What tells two of them apart comes first: the end is cut where a terminal is narrow.
+        name = finding["kernel_name"] or os.path.basename(finding["path"] or "")
+        return (f"{name}: " if name else "") + " ".join(finding["cmdline"])
     return finding["path"] or ""
 
 
@@ -231,7 +234,15 @@ def _show_verdict(report: dict[str, Any], args: argparse.Namespace) -> None:
 
 
 def _more(args: argparse.Namespace) -> str:
-    return (" --detached" if args.detached else "") + (" --all-users" if args.all_users else "")
+    """The options with which the same is found again."""
+    words = []
+    for name in ("detached", "all_users", "runtime_dir", "journal_dir", "stale_file_age", "grace"):
+        value = getattr(args, name)
+        if value != args.parser.get_default(name):
+            words.append(f"--{name.replace('_', '-')}")
+            if not isinstance(value, bool):
+                words.append(f"{value:g}" if isinstance(value, float) else shlex.quote(value))
+    return "".join(f" {word}" for word in words)
 
 
 # -- clean ---------------------------------------------------------------------------
@@ -271,6 +282,9 @@ def _whole_id(text: str, known: Sequence[str]) -> str:
         raise OwnedKernelsError(f"{text} is not unique: {', '.join(matching[:3])} …")
     if matching and not _SOMETHING.search(text):
         raise BadRequest(f"not an id: {text!r}")
+    if not matching and _NUMBER.fullmatch(text):
+        # Without its start time nothing tells which process was meant, if it has ended.
+        raise OwnedKernelsError(f"nothing that the doctor finds has the number {text[1:]} (now)")
     return matching[0] if matching else text
 
 

@@ -44,7 +44,7 @@ what is found:
   stray process   left by such a kernel; ended by --fix
   stale file      connection or server file, or socket, that nothing can use;
                   removed by --fix
-  detached        left its kernel on purpose (nohup, setsid); ended by --fix --detached
+  detached        left its kernel on purpose (setsid, a daemon); ended by --fix --detached
   foreign         of another machine, boot or container; never touched
   unknown         not proven to be anything; never touched
 
@@ -69,13 +69,13 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"not a number of seconds: {text!r}")
+        raise argparse.ArgumentTypeError(f"not a number of seconds, 0 or more: {text!r}")
     return value
 
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"not a number: {text!r}")
+        raise argparse.ArgumentTypeError(f"not a whole number, 0 or more: {text!r}")
     return int(text)
 
 

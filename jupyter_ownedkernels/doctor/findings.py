@@ -90,7 +90,7 @@ def of_process(
     age = table.age(entry)
     together = (entry, *(other for other in with_it if other.pid != entry.pid))
     if len(together) > 1:
-        proofs = [*proofs, f"with it: {_pids(together[1:])}"]
+        proofs = [*proofs, f"with it: {pids(together[1:])}"]
     finding = Finding(
         id=process_id(kind, entry, table.world, launch.launch_id if launch else ""),
         kind=kind,
@@ -110,7 +110,7 @@ def of_process(
     return Item(finding, together if acts else (), owner, launch)
 
 
-def _pids(entries: tuple[Stat, ...]) -> str:
+def pids(entries: tuple[Stat, ...]) -> str:
     most = 10
     shown = ", ".join(str(entry.pid) for entry in entries[:most])
     more = f" and {len(entries) - most} more" if len(entries) > most else ""

@@ -17,7 +17,7 @@ from ..owners import Owners
 from ..processes.snapshot import Snapshot
 from ..runtime.procfs import Stat
 from ..runtime.tree import Looks, kernel_process
-from .findings import Item, of_process
+from .findings import Item, of_process, pids
 
 MIN_AGE = 60.0
 """Seconds. A younger kernel may still be on its way to whoever will own it."""
@@ -197,6 +197,9 @@ def _judge(kernel: _Kernel, table: Snapshot) -> Item | None:
     else:
         proofs.append("nothing tells who asked for it: not ended by default")
     together = (entry, *wrappers, *_core(entry, table))
+    kept = _left_its_session(entry, together, table)
+    if kept:
+        proofs.append(f"left its session, and is kept: {pids(kept)}")
     return of_process(
         "stray_kernel",
         _deepest(together, kernel.path, table),
@@ -278,6 +281,19 @@ def _core(entry: Stat, table: Snapshot) -> tuple[Stat, ...]:
                 found.append(child)
                 pending.append(pid)
     return tuple(found)
+
+
+def _left_its_session(entry: Stat, together: tuple[Stat, ...], table: Snapshot) -> tuple[Stat, ...]:
+    """What else is below the kernel: nobody will know where it came from, once that has ended."""
+    ending = {one.pid for one in together}
+    found: dict[int, Stat] = {}
+    pending = [entry.pid]
+    while pending:
+        for pid in table.children.get(pending.pop(), ()):
+            if pid not in found and table.alive(pid):
+                found[pid] = table.processes[pid]
+                pending.append(pid)
+    return tuple(one for pid, one in sorted(found.items()) if pid not in ending)
 
 
 def _deepest(together: tuple[Stat, ...], path: str, table: Snapshot) -> Stat:

@@ -79,7 +79,9 @@ export function findingTitle(
 ): string {
   switch (finding.kind) {
     case 'stray_kernel':
-      return trans.__('%1 kernel', finding.kernel_name ?? trans.__('Unknown'));
+      return finding.kernel_name
+        ? trans.__('%1 kernel', finding.kernel_name)
+        : trans.__('Kernel %1', finding.pid);
     case 'stale_file':
       return fileName(finding.path ?? '');
     default:

@@ -147,3 +147,33 @@ def test_what_a_terminal_started_lives_as_after_a_logout(
         assert census.runs(nohup)
     finally:
         census.end([shell, nohup])
+
+
+@pytest.mark.parametrize(
+    ("cell", "is_kept"),
+    [
+        ("%%bash\nsleep 3600 >/dev/null 2>&1 & echo $!", False),
+        ("%%bash\nnohup sleep 3600 >/dev/null 2>&1 & echo $!", False),
+        ("%%bash\nsetsid sleep 3600 >/dev/null 2>&1 & echo $!", True),
+        ("import os\nos.system('nohup sleep 3600 >/dev/null 2>&1 & echo $!') or None", False),
+        ("import os\nos.system('setsid sleep 3600 >/dev/null 2>&1 & echo $!') or None", True),
+    ],
+)
+def test_what_the_readme_says_of_cells(
+    workspace: Workspace, owner: Owner, cell: str, is_kept: bool
+) -> None:
+    """Whether its session was left decides, and nohup leaves none."""
+    owner.start("cells", workspace.python("cells"))
+    started = census.find(int("".join(owner.execute("cells", cell))))
+    # On its way there it is neither: setsid has begun, and nohup has become the program.
+    census.wait_until(
+        lambda: census.command(started.pid)[:1] == ["sleep"], GONE_WITHIN, "the program"
+    )
+    try:
+        owner.shut_down("cells")
+        if is_kept:
+            assert census.runs(started)
+        else:
+            assert census.left_after([started], GONE_WITHIN) == set()
+    finally:
+        census.end([started])

@@ -87,7 +87,7 @@ describe('a finding', () => {
     const title = (kind: FindingKind) =>
       words.findingTitle(finding('a', { kind, ...bare }), trans);
     expect(title('unknown')).toBe('Process 30');
-    expect(title('stray_kernel')).toBe('Unknown kernel');
+    expect(title('stray_kernel')).toBe('Kernel 30');
     const origin = (kind: FindingKind) =>
       words.findingOrigin(finding('a', { kind, ...bare }), trans);
     expect(origin('stray_kernel')).toBe('its owner is gone');
