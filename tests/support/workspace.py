@@ -41,6 +41,11 @@ class Workspace:
         self.runtime = self.path / "runtime"
         for folder in (self.notes, self.runtime, self.path / "data", self.path / "home"):
             folder.mkdir()
+        # Where journals go that cannot be elsewhere: on this machine there may be others.
+        (self.path / "session").mkdir(mode=0o700)
+        self.temporary = self.path / "tmp"
+        self.temporary.mkdir()
+        self.temporary.chmod(0o1777)
 
     def environment(self, provisioner: str = "owned-provisioner", **extra: str) -> dict[str, str]:
         """For an owner: nothing of Jupyter's configuration around us gets through."""
@@ -57,6 +62,8 @@ class Workspace:
                 "JUPYTER_CONFIG_DIR": str(self.path / "config"),
                 "JUPYTER_DATA_DIR": str(self.path / "data"),
                 "JUPYTER_RUNTIME_DIR": str(self.runtime),
+                "XDG_RUNTIME_DIR": str(self.path / "session"),
+                "TMPDIR": str(self.temporary),
                 "JUPYTER_PLATFORM_DIRS": "1",
                 "JUPYTER_DEFAULT_PROVISIONER_NAME": provisioner,
             }
