@@ -1,4 +1,4 @@
-"""The server's kernel managers: one for all kernels, and one for each.
+"""The server's manager of all kernels.
 
 Wishes about one kernel (restart, shutdown, automatic restart, culling) take turns. Each
 is done completely before the next begins, with one exception: a shutdown that waits for
@@ -11,109 +11,24 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from jupyter_client.ioloop.restarter import AsyncIOLoopKernelRestarter
 from jupyter_core.utils import ensure_async
-from jupyter_server.services.kernels.kernelmanager import (
-    AsyncMappingKernelManager,
-    ServerKernelManager,
-)
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from tornado.web import HTTPError
-from traitlets import Type, default
+from traitlets import default
 
 from . import ownership
 from .config import OwnedKernels
 from .errors import Superseded, UnknownKernel
+from .kernel_manager import OwnedServerKernelManager
 from .prompt import websocket
-from .prompt.start import PromptKernelManager
 from .provisioning import default as default_provisioner
-from .provisioning.owned_process import OwnedProcess
-from .restarter import OwnedKernelRestarter
+from .wishes import GoingOn
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
+    from collections.abc import Awaitable
 
 # Beyond the time that one shutdown may take: message, SIGTERM, SIGKILL, report.
 _SHUTDOWN_MARGIN = 10.0
-
-
-class OwnedServerKernelManager(ServerKernelManager, PromptKernelManager):
-    """One kernel of the server, launched by :class:`.OwnedProvisioner`."""
-
-    restarter_class = Type(
-        default_value=OwnedKernelRestarter,
-        klass=AsyncIOLoopKernelRestarter,
-        config=True,
-        help="The automatic restarter.",
-    )
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._ends_wished = 0
-        self.turn = asyncio.Lock()
-        """Held by whoever changes this kernel, from the first step to the last."""
-        self.introduced = asyncio.Event()
-        """Set once all that belongs to the first start is done: until then no restart."""
-        self.introduced.set()
-
-    @property
-    def end_is_wished(self) -> bool:
-        """A shutdown has been asked for: what still wants to start this kernel need not."""
-        return self._ends_wished > 0
-
-    @contextlib.contextmanager
-    def wishing_end(self) -> Iterator[None]:
-        """For a shutdown, from when it is asked for until it is done, has failed or is given up."""
-        self._ends_wished += 1
-        try:
-            yield
-        finally:
-            self._ends_wished -= 1
-
-    @default("event_logger")
-    def _default_event_logger(self) -> Any:
-        """The server's. Its schemas for kernels are read at the first kernel, not at each: 4 ms."""
-        schemas = (*self.core_event_schema_paths, *self.extra_event_schema_paths)
-        of_server = getattr(getattr(self.parent, "parent", None), "event_logger", None)
-        registered: set[Any] = getattr(self.parent, "registered_schemas", set())
-        if of_server is not None and schemas in registered:
-            return of_server
-        registered.add(schemas)
-        return super()._default_event_logger()
-
-    async def start_kernel(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        """The first start. A kernel that dies at once is restarted after it, not during."""
-        async with self.turn:
-            try:
-                return await super().start_kernel(*args, **kwargs)
-            except Superseded:
-                # Nobody else has come to know of its connection file and its ports.
-                await self.cleanup_resources()
-                raise
-            except BaseException:
-                if self.has_kernel:
-                    # It runs, and what was to come after that failed. Nobody else will end it.
-                    await self.give_up()
-                raise
-
-    async def give_up(self) -> None:
-        """End what runs of it, if anything, and let go of its connection file and ports."""
-        self.stop_restarter()
-        if self.has_kernel:
-            await self._async_kill_kernel()
-        await self.cleanup_resources()
-
-    async def _async_start_kernel(self, **kw: Any) -> None:
-        if self.end_is_wished:
-            raise Superseded("the kernel is being shut down")
-        await super()._async_start_kernel(**kw)
-
-    async def _async_wait(self, pollinterval: float = 0.1) -> None:
-        """Wait for the kernel's end; told by its keeper instead of asking ten times a second."""
-        process = getattr(self.provisioner, "process", None)
-        if isinstance(process, OwnedProcess):
-            await asyncio.shield(asyncio.wrap_future(process.launch.exited))
-        else:
-            await super()._async_wait(pollinterval)
 
 
 class OwnedKernelManager(AsyncMappingKernelManager):
@@ -125,7 +40,7 @@ class OwnedKernelManager(AsyncMappingKernelManager):
 
     @default("kernel_manager_class")
     def _default_kernel_manager_class(self) -> str:
-        return "jupyter_ownedkernels.manager.OwnedServerKernelManager"
+        return "jupyter_ownedkernels.kernel_manager.OwnedServerKernelManager"
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -133,7 +48,7 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         self._starting: dict[str, Any] = {}
         """Managers of kernels that are not listed yet."""
         self._culling: set[str] = set()
-        self._letting_go: set[asyncio.Future[None]] = set()
+        self._going_on = GoingOn()
         self.registered_schemas: set[tuple[Any, ...]] = set()
         """Files of event schemas that the server's event logger has got from kernels."""
         self._ownership = ownership.current(OwnedKernels(parent=self).settings)
@@ -162,16 +77,34 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         return found
 
     async def _async_start_kernel(self, **kwargs: Any) -> str:
-        """Start a kernel; its id. Raises 409 when it was to end before it had begun."""
+        """Start a kernel; its id. Raises 409 when it was to end before it had begun.
+
+        One whose caller is cancelled is ended: nobody knows of it.
+        """
+        kernel_id = kwargs["kernel_id"] = kwargs.get("kernel_id") or self.new_kernel_id(**kwargs)
+        was_there = kernel_id in self
+        starting = self._going_on.begin(super()._async_start_kernel(**kwargs))
         try:
-            return await super()._async_start_kernel(**kwargs)
+            return await asyncio.shield(starting)
         except Superseded as error:
             raise HTTPError(409, str(error)) from None
         except asyncio.CancelledError:
-            # Before its task had run for the first time: then nothing else takes it out.
-            for kernel_id in [i for i, task in self._pending_kernels.items() if task.cancelled()]:
-                del self._pending_kernels[kernel_id]
+            if not was_there:
+                self._going_on.begin(self._end_unwanted(kernel_id, starting))
             raise
+
+    async def _end_unwanted(self, kernel_id: str, starting: asyncio.Task[str]) -> None:
+        pending = self._pending_kernels.get(kernel_id)
+        if pending is not None:
+            pending.cancel()
+        elif kernel_id not in self:
+            starting.cancel()
+        await asyncio.wait({starting})
+        if self._pending_kernels.get(kernel_id) is pending:
+            # Before its task had run for the first time: then nothing else takes it out.
+            self._pending_kernels.pop(kernel_id, None)
+        if kernel_id in self:
+            await self.shutdown_kernel(kernel_id, now=True)
 
     start_kernel = _async_start_kernel  # type: ignore[assignment]
 
@@ -239,15 +172,22 @@ class OwnedKernelManager(AsyncMappingKernelManager):
             await turn.acquire()
             wish.callback(self._turn_is_over, kernel_id, turn)
             if self._kernels.get(kernel_id) is kernel:
-                await super()._async_shutdown_kernel(kernel_id, now=now, restart=restart)
-                ending = self._pending_kernels.get(kernel_id)
-                if ending is not None and not ending.done():
-                    # With ``use_pending_kernels`` it goes on, and so do wish and turn.
-                    goes_on = wish.pop_all()
-                    ending.add_done_callback(lambda _: goes_on.close())
-                elif kernel_id not in self and _has_failed(kernel):
-                    # A restart, most likely: then it was only taken off the list.
-                    await kernel.give_up()
+                work = self._end(kernel_id, kernel, bool(now), bool(restart), wish.pop_all())
+                await self._going_on.finish(work)
+
+    async def _end(
+        self, kernel_id: str, kernel: Any, now: bool, restart: bool, wish: contextlib.ExitStack
+    ) -> None:
+        with wish:
+            await super()._async_shutdown_kernel(kernel_id, now=now, restart=restart)
+            ending = self._pending_kernels.get(kernel_id)
+            if ending is not None and not ending.done():
+                # With ``use_pending_kernels`` it goes on, and so do wish and turn.
+                goes_on = wish.pop_all()
+                ending.add_done_callback(lambda _: goes_on.close())
+            elif kernel_id not in self and _has_failed(kernel):
+                # A restart, most likely: then it was only taken off the list.
+                await kernel.give_up()
 
     def _turn_is_over(self, kernel_id: str, turn: asyncio.Lock) -> None:
         # Only a shutdown that failed leaves the kernel here, to be tried again.
@@ -267,15 +207,21 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         self._check_kernel_id(kernel_id)
         kernel = self.get_kernel(kernel_id)
         await self._settled(kernel_id)
-        async with self._turn(kernel_id):
+        turn = self._turn(kernel_id)
+        await turn.acquire()
+        return await self._going_on.finish(self._restart(kernel_id, kernel, now, turn))
+
+    async def _restart(self, kernel_id: str, kernel: Any, now: bool, turn: asyncio.Lock) -> Any:
+        try:
             if self._kernels.get(kernel_id) is not kernel:
                 return None
             self._ownership.wish(kernel_id, "restart")
-            try:
-                return await super()._async_restart_kernel(kernel_id, now=now)
-            except Superseded:
-                self.log.info("Kernel %s is being shut down and was not restarted", kernel_id)
-                return None
+            return await super()._async_restart_kernel(kernel_id, now=now)
+        except Superseded:
+            self.log.info("Kernel %s is being shut down and was not restarted", kernel_id)
+            return None
+        finally:
+            turn.release()
 
     restart_kernel = _async_restart_kernel  # type: ignore[assignment]
 
@@ -308,6 +254,8 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         for task in late:
             task.cancel()
             self.log.warning("Kernel %s did not end in time", tasks[task])
+        if late:
+            self._going_on.give_up()
         for task in done:
             error = task.exception()
             if error is not None:
@@ -350,9 +298,7 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         self._kernel_connections.pop(kernel_id, None)
         self._kernel_ports.pop(kernel_id, None)
         self._turns.pop(kernel_id, None)
-        task = asyncio.ensure_future(_let_go(kernel))
-        self._letting_go.add(task)
-        task.add_done_callback(self._letting_go.discard)
+        self._going_on.begin(_let_go(kernel))
 
     def kernel_model(self, kernel_id: str) -> dict[str, Any]:
         """The stock model; ``reason`` says how the kernel ended the last time, by accident."""

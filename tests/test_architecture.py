@@ -35,6 +35,7 @@ LAYERS: dict[str, list[str]] = {
     "service": ["doctor", "owned_kernel", "owners", "ownership", "recovery"],
     "jupyter": [
         "config",
+        "kernel_manager",
         "manager",
         "other_kernels",
         "provisioner",
@@ -44,6 +45,7 @@ LAYERS: dict[str, list[str]] = {
         "takeover",
         "telemetry",
         "views",
+        "wishes",
     ],
     "surface": ["cli", "extension", "handlers"],
 }
@@ -53,7 +55,7 @@ TOP = "__init__"
 
 # Whoever may send a signal: to own children, and to everything else with proof of identity. The
 # rehearsal ends its own child before it reaps it.
-SIGNALLERS = {"runtime.retire", "runtime.warm.rehearsal", "processes.tree"}
+SIGNALLERS = {"launching.spawners", "runtime.retire", "runtime.warm.rehearsal", "processes.tree"}
 SIGNALS = {"kill", "killpg", "pidfd_send_signal", "send_signal", "terminate", "tgkill"}
 
 # A warm spawner runs where ipykernel is installed; it imports these late, inside functions.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -128,6 +129,8 @@ class SpawnerProcess:
         """
         self._control.close()
         if self.alive:
+            # One that is stopped would never see it, and hold the streams of what it was asked for.
+            self._process.send_signal(signal.SIGCONT)
             threading.Thread(target=self._process.wait, daemon=True).start()
 
     def abandon(self) -> None:

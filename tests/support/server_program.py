@@ -25,7 +25,7 @@ from jupyter_server.serverapp import ServerApp
 from tornado.web import HTTPError
 
 from jupyter_ownedkernels import doctor, ownership
-from jupyter_ownedkernels.manager import OwnedServerKernelManager
+from jupyter_ownedkernels.kernel_manager import OwnedServerKernelManager
 from jupyter_ownedkernels.restarter import OwnedKernelRestarter
 from jupyter_ownedkernels.runtime import procfs
 

@@ -418,3 +418,12 @@ def test_a_launch_that_a_living_owner_gave_up_takes_no_file_with_it(kennel: Kenn
     started = launch.started.result(0)
     until(lambda: not os.path.exists(f"/proc/{started.keeper_pid}"), "the keeper's end")
     assert os.path.exists(launch.request.connection_file)
+
+
+def test_a_template_that_is_stopped_leaves_when_it_is_let_go(kennel: Kennel) -> None:
+    """It holds what it was asked for last: whoever reads a server's output would wait for it."""
+    kennel.warm_up()
+    template = kennel.pool.to_json()[0]["pid"]
+    os.kill(template, signal.SIGSTOP)
+    kennel.pool.close()
+    until(lambda: not os.path.exists(f"/proc/{template}"), "its end", 10)

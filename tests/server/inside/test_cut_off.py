@@ -14,7 +14,7 @@ from jupyter_server.serverapp import ServerApp
 from support.cells import Cells
 
 from jupyter_ownedkernels import ownership
-from jupyter_ownedkernels.manager import OwnedServerKernelManager
+from jupyter_ownedkernels.kernel_manager import OwnedServerKernelManager
 from jupyter_ownedkernels.prompt.websocket import PromptWebsocketConnection
 
 Connect = Callable[[str], Awaitable[Cells]]
@@ -144,5 +144,61 @@ async def test_a_start_that_is_cancelled_before_it_begins_is_not_awaited(
     start.cancel()
     with pytest.raises(asyncio.CancelledError):
         await start
-    assert not manager._pending_kernels
+    while manager._pending_kernels:
+        await asyncio.sleep(0.01)
     assert not manager
+
+
+@pytest.mark.parametrize("moment", ["on its way", "just done"])
+async def test_a_start_that_is_cancelled_leaves_no_kernel_and_no_file(
+    jp_serverapp: ServerApp, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Half introduced, it would be listed for nobody, and no list of kernels could be made."""
+    manager: Any = jp_serverapp.kernel_manager
+    add = manager._add_kernel_when_ready
+
+    async def add_and_cancel(*args: Any) -> None:
+        if moment == "just done":
+            await add(*args)
+        start.cancel()
+        if moment == "on its way":
+            await add(*args)
+
+    monkeypatch.setattr(manager, "_add_kernel_when_ready", add_and_cancel)
+    start = asyncio.ensure_future(manager.start_kernel(kernel_id="k-1-2-3-4"))
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    while manager._going_on._tasks:
+        manager.list_kernels()
+        await asyncio.sleep(0.01)
+    assert not manager
+    assert manager.list_kernels() == []
+    for kernel in ownership.current().kernels():
+        assert kernel.state.value == "ended"
+    assert not [one for one in os.listdir(jp_serverapp.runtime_dir) if one.startswith("kernel-")]
+
+
+@pytest.mark.parametrize("wish", ["shutdown_kernel", "restart_kernel"])
+async def test_a_wish_whose_caller_goes_away_is_done_all_the_same(
+    jp_serverapp: ServerApp, wish: str
+) -> None:
+    """Half of it would leave a kernel that is listed, dead, and could not be ended."""
+    manager: Any = jp_serverapp.kernel_manager
+    kernel_id = await manager.start_kernel(kernel_name="python3")
+    kernel = manager.get_kernel(kernel_id)
+    asked = asyncio.ensure_future(getattr(manager, wish)(kernel_id))
+    while not kernel.turn.locked():
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    async with kernel.turn:
+        pass
+    if wish == "restart_kernel":
+        assert ownership.current().kernel(kernel_id).record.generation == 2
+        assert await kernel.is_alive()
+        await manager.shutdown_kernel(kernel_id, now=True)
+    assert kernel_id not in manager
+    assert ownership.current().kernel(kernel_id).state.value == "ended"
+    assert not os.path.exists(kernel.connection_file)
