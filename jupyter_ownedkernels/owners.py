@@ -185,17 +185,8 @@ class Owners:
         for owner in self.having(Standing.ALIVE):
             identity = owner.record.identity
             assert identity is not None
-            found.append((identity.start_ticks, owner.record, self._below(identity.pid)))
+            found.append((identity.start_ticks, owner.record, self.table.below(identity.pid)))
         return found
-
-    def _below(self, top: int) -> frozenset[int]:
-        found = {top}
-        pending = [top]
-        while pending:
-            fresh = [pid for pid in self.table.children.get(pending.pop(), ()) if pid not in found]
-            found.update(fresh)
-            pending.extend(fresh)
-        return frozenset(found)
 
     def _spared_for(self, owner: OwnerRecord) -> frozenset[int]:
         """Processes that bear an owner's marks, perhaps, but belong to a living one.
@@ -225,7 +216,7 @@ class Owners:
                 for launch in known.view.open:
                     keeper = self.table.running(launch.keeper)
                     if keeper is not None:
-                        found |= self._below(keeper.pid)
+                        found |= self.table.below(keeper.pid)
         return found
 
 

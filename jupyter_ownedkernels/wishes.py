@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -20,7 +23,9 @@ class GoingOn:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Have it done, whoever waits for it. An error that nobody asks for is no surprise."""
+        """Have it done, whoever waits for it. An error of it is logged for developers: mostly the
+        one who asked for it is told, or has gone away.
+        """
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._over)
@@ -32,8 +37,9 @@ class GoingOn:
 
     def _over(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.debug("What was asked of a kernel has failed", exc_info=error)
 
     def give_up(self) -> None:
         """Called where the event loop is about to end."""

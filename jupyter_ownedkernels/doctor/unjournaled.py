@@ -285,15 +285,8 @@ def _core(entry: Stat, table: Snapshot) -> tuple[Stat, ...]:
 
 def _left_its_session(entry: Stat, together: tuple[Stat, ...], table: Snapshot) -> tuple[Stat, ...]:
     """What else is below the kernel: nobody will know where it came from, once that has ended."""
-    ending = {one.pid for one in together}
-    found: dict[int, Stat] = {}
-    pending = [entry.pid]
-    while pending:
-        for pid in table.children.get(pending.pop(), ()):
-            if pid not in found and table.alive(pid):
-                found[pid] = table.processes[pid]
-                pending.append(pid)
-    return tuple(one for pid, one in sorted(found.items()) if pid not in ending)
+    others = table.below(entry.pid) - {one.pid for one in together}
+    return tuple(table.processes[pid] for pid in sorted(others) if table.alive(pid))
 
 
 def _deepest(together: tuple[Stat, ...], path: str, table: Snapshot) -> Stat:

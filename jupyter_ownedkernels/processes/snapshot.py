@@ -140,6 +140,16 @@ class Snapshot:
             seen.add(entry.ppid)
             entry = self.processes.get(entry.ppid)
 
+    def below(self, top: int) -> frozenset[int]:
+        """The process and all its descendants, zombies included."""
+        found = {top}
+        pending = [top]
+        while pending:
+            fresh = [pid for pid in self.children.get(pending.pop(), ()) if pid not in found]
+            found.update(fresh)
+            pending.extend(fresh)
+        return frozenset(found)
+
     # -- indices, each one pass ----------------------------------------------------
 
     @cached_property
