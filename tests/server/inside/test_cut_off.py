@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from jupyter_server.serverapp import ServerApp
 from support.cells import Cells
+from support.inside import held_before_the_record
 
 from jupyter_ownedkernels import ownership
 from jupyter_ownedkernels.kernel_manager import OwnedServerKernelManager
@@ -86,15 +86,7 @@ async def test_a_start_that_is_cancelled_while_it_is_put_on_record(
     manager: Any = jp_serverapp.kernel_manager
     await fork()
     owned = ownership.current()
-    reached, go_on = threading.Event(), threading.Event()
-    begin = owned.begin
-
-    def slow(**of_launch: Any) -> Any:
-        reached.set()
-        go_on.wait(30)
-        return begin(**of_launch)
-
-    monkeypatch.setattr(owned, "begin", slow)
+    reached, go_on = held_before_the_record(monkeypatch)
     kernel = manager.kernel_manager_factory(parent=manager, kernel_name="python3")
     start = asyncio.ensure_future(kernel.start_kernel(kernel_id="k-5-6-7-8"))
     await asyncio.to_thread(reached.wait, 30)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from typing import Any
 
 import pytest
 from jupyter_client.connect import LocalPortCache
 from jupyter_server.serverapp import ServerApp
+from support.inside import held_before_the_record
 from tornado.web import HTTPError
 
 from jupyter_ownedkernels import identity, ownership
@@ -74,15 +74,7 @@ async def test_a_shutdown_stops_a_first_start(
     """Its process is not made at all, and nothing is left of what was prepared for it."""
     manager: Any = jp_serverapp.kernel_manager
     owned = ownership.current()
-    reached, go_on = threading.Event(), threading.Event()
-    begin = owned.begin
-
-    def slow(**of_launch: Any) -> Any:
-        reached.set()
-        go_on.wait(30)
-        return begin(**of_launch)
-
-    monkeypatch.setattr(owned, "begin", slow)
+    reached, go_on = held_before_the_record(monkeypatch)
     start = asyncio.ensure_future(manager.start_kernel(kernel_name="python3"))
     await asyncio.to_thread(reached.wait, 30)
     (kernel_id,) = manager._pending_kernels
