@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
+import queue
 import threading
 import time
 import uuid
@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import LaunchError, WarmLost
 from ..marks import LAUNCH_MARKER
-from ..runtime import inherited, procfs, wire
+from ..runtime import inherited, wire
 from . import memory, ports
 from .choice import of_template
+from .standby_kernel import Needs, StandbyKernel, shape
 
 if TYPE_CHECKING:
-    import socket
-
     from .choice import Choice
     from .launch import Launch, LaunchRequest
     from .launcher import Launcher
@@ -34,58 +33,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_PLACEHOLDER = "{connection_file}"
-# Of one launch or one shell; all else must be equal, since the boot may have read it.
-_TOLERATED = frozenset({"PWD", "OLDPWD", "SHLVL", "_", "JPY_SESSION_NAME", "JPY_PARENT_PID"})
 # Only what ipykernel itself defines goes through the gate of :mod:`.runtime.warm.standby`.
 _MODULES = frozenset({"ipykernel_launcher", "ipykernel"})
 _BOOT_TIMEOUT = 60.0
-_CLAIM_TIMEOUT = 3.0
-# From the reservation in ``pre_launch`` to the claim lies the writing of one file.
-_RESERVATION = 30.0
 # The kernel that was just started has the processor first.
 _HEAD_START = 0.3
 _LOW = "memory is low"
-
-
-class Standby:
-    """One booted kernel, with the channel on which it can be claimed."""
-
-    def __init__(
-        self, choice: Choice, launch: Launch, channel: socket.socket, taken: dict[str, int]
-    ) -> None:
-        self.choice, self.launch, self.channel, self.ports = choice, launch, channel, taken
-        self.shape = tuple(launch.request.argv)
-        self.environment = _significant(launch.request.env)
-        self.reserved_at: float | None = None
-        self.expiry: threading.Timer | None = None
-
-    @property
-    def alive(self) -> bool:
-        return not self.launch.exited.done()
-
-    @property
-    def is_stopped(self) -> bool:
-        """By a signal or a debugger: a claim would wait for nothing."""
-        try:
-            seen = procfs.stat(self.launch.started.result(0).pid)
-        except OSError:
-            return False
-        return seen is not None and seen.state in "Tt"
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether it could be reserved."""
-        return self.reserved_at is None and self.alive and not self.is_stopped
-
-    def end(self) -> None:
-        if self.expiry is not None:
-            self.expiry.cancel()
-        self.channel.close()
-        self.launch.close()
-        if self.reserved_at is None:
-            # Else they are in the connection file of whoever reserved it, and given back there.
-            ports.give_back(self.ports)
 
 
 class StandbyKernels:
@@ -108,12 +61,14 @@ class StandbyKernels:
         """Why there is none, when that is not for want of a first kernel."""
         self._launcher = launcher
         self._low = low
-        self._ready: list[Standby] = []
+        self._ready: list[StandbyKernel] = []
         self._making = 0
         self._due: dict[Choice, tuple[WarmProcess, LaunchRequest]] = {}
         """For the newest launch of each kind, until its head start is over."""
         self._unfit: dict[Choice, float] = {}
         """Until when. Whatever it was may be gone by then: a configuration file."""
+        self._replenishing = False
+        self._orders: queue.SimpleQueue[tuple[Choice, float] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = threading.Event()
 
@@ -126,14 +81,27 @@ class StandbyKernels:
         with self._lock:
             is_due = choice in self._due
             self._due[choice] = (process, like)
+            first, self._replenishing = not self._replenishing, True
         if not is_due:
-            self._in_background(self._replenish, choice)
+            self._orders.put((choice, time.monotonic() + _HEAD_START))
+        # One thread for all: to start one takes 0.3 ms of the launch that asks for it.
+        if first and not self._in_background(self._keep_replenished):
+            with self._lock:
+                self._replenishing = False
+                self._due.clear()
+
+    def _keep_replenished(self) -> None:
+        while (order := self._orders.get()) is not None:
+            choice, due = order
+            if self._closed.wait(due - time.monotonic()):
+                return
+            self._replenish(choice)
 
     def _replenish(self, choice: Choice) -> None:
-        if self._closed.wait(_HEAD_START):
-            return
         low = self._low()
         with self._lock:
+            if choice not in self._due:
+                return
             process, like = self._due.pop(choice)
             ending = self._surplus_locked(0 if low else self.count)
             waiting = [one for one in self._ready if one.reserved_at is None]
@@ -151,15 +119,22 @@ class StandbyKernels:
         for one in ending:
             one.end()
         for _ in range(missing):
-            self._in_background(self._make_one, choice, process, like)
+            if not self._in_background(self._make_one, choice, process, like):
+                with self._lock:
+                    self._making -= 1
 
-    @staticmethod
-    def _in_background(function: Callable[..., None], *arguments: Any) -> None:
+    def _in_background(self, function: Callable[..., None], *arguments: Any) -> bool:
         name = "ownedkernels-standby"
-        threading.Thread(target=function, args=arguments, name=name, daemon=True).start()
+        try:
+            threading.Thread(target=function, args=arguments, name=name, daemon=True).start()
+        except RuntimeError as error:
+            # Of a limit on processes. The launch that asked for this is none the worse.
+            self.reason = str(error)
+            return False
+        return True
 
     def _make_one(self, choice: Choice, process: WarmProcess, like: LaunchRequest) -> None:
-        made: Standby | None = None
+        made: StandbyKernel | None = None
         try:
             with ports.held() as taken:
                 made = self._boot(choice, process, like, taken)
@@ -180,15 +155,10 @@ class StandbyKernels:
             for one in surplus:
                 one.end()
 
-    def _surplus_locked(self, count: int) -> list[Standby]:
+    def _surplus_locked(self, count: int) -> list[StandbyKernel]:
         """The dead, the stopped, the reserved that nobody came for, and the oldest too many."""
-        now = time.monotonic()
         idle = [one for one in self._ready if one.is_idle]
-        awaited = [
-            one
-            for one in self._ready
-            if one.reserved_at is not None and one.reserved_at > now - _RESERVATION and one.alive
-        ]
+        awaited = [one for one in self._ready if one.is_awaited and one.alive]
         ending = [one for one in self._ready if one not in idle and one not in awaited]
         ending += idle[: max(len(idle) - count, 0)]
         self._ready = [one for one in self._ready if one not in ending]
@@ -196,12 +166,12 @@ class StandbyKernels:
 
     def _boot(
         self, choice: Choice, process: WarmProcess, like: LaunchRequest, taken: dict[str, int]
-    ) -> Standby:
+    ) -> StandbyKernel:
         launch_id = uuid.uuid4().hex
         request = replace(
             like,
             launch_id=launch_id,
-            argv=_shape(like.argv, like.connection_file),
+            argv=shape(like.argv, like.connection_file),
             env={**of_template(like.env), LAUNCH_MARKER: launch_id},
             cwd="/",
             connection_file="",
@@ -235,9 +205,16 @@ class StandbyKernels:
             ours.close()
             launch.close()
             raise
-        return Standby(choice, launch, ours, taken)
+        return StandbyKernel(choice, launch, ours, taken)
 
     # -- claiming one --------------------------------------------------------------
+
+    def expect(self) -> None:
+        """A launch begins that may reserve one: the next one gets ready for it."""
+        with self._lock:
+            one = next((one for one in self._ready if one.is_idle), None)
+        if one is not None:
+            one.expect()
 
     def reserve(
         self,
@@ -247,36 +224,18 @@ class StandbyKernels:
         connection_file: str,
     ) -> dict[str, int] | None:
         """The ports of a standby kernel that such a launch can claim, if there is one."""
-        shape, wanted = _shape(argv, connection_file), _significant(environment)
+        if not self._ready:
+            return None
         passed_on = inherited.of_this_thread()
+        needs = Needs.of(choice, argv, environment, connection_file, passed_on)
         with self._lock:
-            for one in self._ready:
-                fits = one.choice == choice and one.shape == shape and one.environment == wanted
-                fits = fits and one.launch.request.inherited in (None, passed_on)
-                if fits and one.is_idle:
-                    one.reserved_at = time.monotonic()
-                    one.expiry = self._expire_later()
-                    break
-            else:
+            fitting = (one for one in self._ready if one.fits(needs) and one.is_idle)
+            one = next(fitting, None)
+            if one is None:
                 return None
-        # It looks at its files while the connection file is written here. If it cannot be
-        # told, the claim will say why.
-        with contextlib.suppress(OSError, wire.Closed):
-            wire.send(one.channel, {"op": "reserved"})
+            one.reserved_at = time.monotonic()
+        one.announce_claim()
         return dict(one.ports)
-
-    def _expire_later(self) -> threading.Timer:
-        """A start that is cancelled or fails before its launch comes for nothing."""
-        timer = threading.Timer(_RESERVATION, self._expire)
-        timer.name, timer.daemon = "ownedkernels-standby", True
-        timer.start()
-        return timer
-
-    def _expire(self) -> None:
-        with self._lock:
-            ending = self._surplus_locked(self.count)
-        for one in ending:
-            one.end()
 
     def claim(self, request: LaunchRequest, stdio: Sequence[int]) -> Launch | None:
         """Make a reserved one the kernel that is asked for; None when none was reserved.
@@ -287,52 +246,22 @@ class StandbyKernels:
         if one is None:
             return None
         try:
-            if _significant(request.env) != one.environment:
-                raise LaunchError("the environment is another than at the reservation")
-            if one.launch.request.inherited not in (None, request.inherited):
-                raise LaunchError("what a fork passes on is another than at the reservation")
-            self._hand_over(one, request, stdio)
+            one.claim(request, stdio)
         except (LaunchError, OSError, wire.Closed, ValueError) as error:
             one.end()
             reason = str(error) or type(error).__name__
             log.info("A standby kernel could not be used: %s", reason)
             raise WarmLost(f"a standby kernel could not be used: {reason}") from None
-        one.channel.close()
-        one.launch.request = request
         return one.launch
 
-    def _take(self, request: LaunchRequest) -> Standby | None:
+    def _take(self, request: LaunchRequest) -> StandbyKernel | None:
         wanted = set(request.ports)
         with self._lock:
             for one in self._ready:
                 if one.reserved_at is not None and wanted and wanted <= set(one.ports.values()):
                     self._ready.remove(one)
-                    if one.expiry is not None:
-                        one.expiry.cancel()
                     return one
         return None
-
-    def _hand_over(self, one: Standby, request: LaunchRequest, stdio: Sequence[int]) -> None:
-        claim = {
-            "op": "claim",
-            "argv": list(request.argv),
-            "env": request.env,
-            "cwd": request.cwd,
-            "umask": request.umask,
-            "connection_file": request.connection_file,
-        }
-        if one.is_stopped:
-            raise LaunchError("it is stopped")
-        one.channel.settimeout(_CLAIM_TIMEOUT)
-        # It may have found a reason not to since it was reserved, and has said so.
-        with contextlib.suppress(wire.Closed):
-            wire.send(one.channel, claim, list(stdio))
-        told, fds = wire.receive(one.channel)
-        wire.close(fds)
-        if told.get("op") != "claimed":
-            raise LaunchError(str(told.get("reason")))
-        # Not before: the keeper of one that failed must know nothing of that file.
-        one.launch.claim(request)
 
     # -- for the owner -------------------------------------------------------------
 
@@ -357,6 +286,7 @@ class StandbyKernels:
     def close(self) -> None:
         """End all of them."""
         self._closed.set()
+        self._orders.put(None)
         with self._lock:
             ready, self._ready = self._ready, []
         for one in ready:
@@ -371,15 +301,3 @@ class StandbyKernels:
         for one in ready:
             with contextlib.suppress(OSError):
                 one.channel.close()
-
-
-def _shape(argv: Sequence[str], connection_file: str) -> tuple[str, ...]:
-    # One that has no name yet is the working folder. An interpreter in there stays what it is.
-    named = re.compile(re.escape(connection_file) + "(?!/)")
-    return tuple(named.sub(_PLACEHOLDER, part) for part in argv)
-
-
-def _significant(environment: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name: value for name, value in of_template(environment).items() if name not in _TOLERATED
-    }

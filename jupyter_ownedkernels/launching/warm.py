@@ -22,6 +22,7 @@ from ..runtime.warm import turns
 from .choice import Choice, choose
 from .launch import LeaseLost
 from .standby import StandbyKernels
+from .warm_slot import RETRY_AFTER, Slot
 from .warm_spawner import WarmProcess
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FAILURES_IN_A_ROW = 3
-RETRY_AFTER = 600.0
 # Kinds of kernels beyond this are rare, and a template takes 40 MB: the one that was not
 # used for the longest time goes.
 MOST_TEMPLATES = 4
@@ -40,38 +39,6 @@ _ANSWER_TIMEOUT = 5.0
 # So that a template does not compete with the first kernel's own start, and a runner of
 # one short notebook never starts one.
 _HEAD_START = 1.0
-
-
-class Slot:
-    """What is known of one kind of kernel."""
-
-    def __init__(self, choice: Choice) -> None:
-        self.choice = choice
-        self.process: WarmProcess | None = None
-        self.state = "idle"
-        """starting | ready | failed | off"""
-        self.reason: str | None = None
-        self.failures = 0
-        """In a row; a success starts again at 0."""
-        self.off_until = 0.0
-        self.preload: tuple[str, ...] = choice.preload
-        self.used_at = 0.0
-        self.wanted: LaunchRequest | None = None
-        """The newest launch of this kind: what standby kernels are made like."""
-
-    def to_json(self) -> dict[str, Any]:
-        """One entry of ``spawners`` in the health."""
-        process = self.process
-        return {
-            "kind": "warm",
-            "pid": process.pid if process is not None else None,
-            "interpreter": self.choice.executable,
-            "launches": process.launches if process is not None else 0,
-            "failures": self.failures,
-            "state": self.state,
-            "reason": self.reason,
-            "preload": list(self.preload),
-        }
 
 
 class WarmPool:
@@ -165,6 +132,11 @@ class WarmPool:
             with self._lock:
                 self._unanswered -= 1
 
+    def expect(self) -> None:
+        """A launch begins: what can be prepared for it without knowing it is."""
+        if self.enabled:
+            self.standby.expect()
+
     def reserve(
         self, argv: Sequence[str], environment: Mapping[str, str], connection_file: str
     ) -> dict[str, int] | None:
@@ -201,8 +173,7 @@ class WarmPool:
         with self._lock:
             slots, self._slots = list(self._slots.values()), {}
         for slot in slots:
-            if slot.process is not None:
-                _let_go(slot)
+            slot.let_go()
 
     def abandon(self) -> None:
         """In a forked child: they are the parent's."""
@@ -247,19 +218,24 @@ class WarmPool:
                     return slot.process
                 slot.process.close()
                 slot.process = None
-                self._count_locked(slot, "the warm spawner has ended")
+                slot.count_failure("the warm spawner has ended", self._clock())
             if slot.state == "off":
                 if self._clock() < slot.off_until:
                     return None
                 slot.failures = 0
             slot.state = "starting"
             slot.used_at = self._clock()
-        threading.Thread(
+        thread = threading.Thread(
             target=self._start,
             args=(slot, dict(environment), head_start),
             name="ownedkernels-warm",
             daemon=True,
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:  # Of a limit on processes.
+            with self._lock:
+                slot.count_failure(str(error), self._clock())
         return None
 
     def _start(self, slot: Slot, environment: dict[str, str], head_start: float) -> None:
@@ -285,7 +261,7 @@ class WarmPool:
                 return
             # It would fail in the same way at each kernel's start, and costs a second.
             with self._lock:
-                self._switch_off(slot, str(error))
+                slot.switch_off(str(error), self._clock())
             self._say_disabled(slot)
             return
         for trouble in process.troubles:
@@ -318,7 +294,7 @@ class WarmPool:
             oldest = min(idle, key=lambda slot: slot.used_at)
             idle.remove(oldest)
             del self._slots[oldest.choice]
-            _let_go(oldest)
+            oldest.let_go()
 
     # -- failures ------------------------------------------------------------------
 
@@ -351,37 +327,18 @@ class WarmPool:
             if slot is None or slot.process is not process:
                 return
             slot.process = None
-            self._count_locked(slot, reason)
+            slot.count_failure(reason, self._clock())
             off = slot.state == "off"
         log.warning("A warm start failed, the kernel is started plainly: %s", reason)
         process.close()
         if off:
             self._say_disabled(slot)
 
-    def _count_locked(self, slot: Slot, reason: str) -> None:
-        slot.failures += 1
-        slot.state, slot.reason = "failed", reason
-        if slot.failures >= FAILURES_IN_A_ROW:
-            self._switch_off(slot, reason)
-
-    def _switch_off(self, slot: Slot, reason: str) -> None:
-        slot.failures = max(slot.failures, 1)
-        slot.state, slot.reason = "off", reason
-        slot.off_until = self._clock() + RETRY_AFTER
-
     def _say_disabled(self, slot: Slot) -> None:
         interpreter, reason = slot.choice.executable, slot.reason or ""
         log.info("No warm starts of %s for %g s: %s", interpreter, RETRY_AFTER, reason)
         if self.on_disabled is not None:
             self.on_disabled(interpreter, reason)
-
-
-def _let_go(slot: Slot) -> None:
-    assert slot.process is not None
-    if slot.state == "starting":
-        slot.process.abort()
-    else:
-        slot.process.close()
 
 
 _pools: weakref.WeakSet[WarmPool] = weakref.WeakSet()

@@ -44,6 +44,7 @@ def reserve(ownership: Ownership, manager: Any, kwargs: Mapping[str, Any]) -> bo
     )
     if not plain or kwargs.get("independent"):
         return False
+    ownership.warm.expect()
     argv = manager.format_kernel_cmd(extra_arguments=list(kwargs.get("extra_arguments") or []))
     base = kwargs["env"] if kwargs.get("env") is not None else os.environ
     environment = environment_of(manager.kernel_spec, base)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import socket
@@ -79,6 +80,25 @@ def test_an_interpreter_without_ipykernel_is_switched_off_with_its_reason(
     clock.now += 2
     assert timed.forked() is None
     assert timed.states() == ["starting"]
+
+
+def test_where_no_thread_can_be_had_kernels_are_executed(
+    timed: Kennel, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "ownedkernels-warm":
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for state in ("failed", "failed", "off"):
+        assert timed.forked() is None
+        assert timed.states() == [state]
+    monkeypatch.undo()
+    clock.now += launcher_warm.RETRY_AFTER
+    assert timed.warm_up()["state"] == "ready"
 
 
 def test_a_module_that_is_not_built_on_ipykernel_is_never_run_or_imported(kennel: Kennel) -> None:
@@ -287,6 +307,32 @@ def test_an_upgraded_package_replaces_the_template(kennel: Kennel) -> None:
     assert (entry["state"], entry["failures"]) == ("ready", 0)
     assert entry["pid"] != old
     assert kennel.start("fork").value("__import__('mine').version") == 22
+
+
+@pytest.mark.parametrize("inside", ["", "site-packages"])
+def test_of_pythons_own_library_the_folders_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: str
+) -> None:
+    """An upgrade is seen there as well. What is installed below it is looked at file by file."""
+    folder = tmp_path / inside
+    folder.mkdir(exist_ok=True)
+    module = folder / "of_python.py"
+    module.write_text("version = 1")
+    monkeypatch.setattr(gate, "_LIBRARY", f"{tmp_path}/")
+    monkeypatch.syspath_prepend(folder)
+    importlib.import_module("of_python")
+    try:
+        known = gate.known_files()
+    finally:
+        del sys.modules["of_python"]
+    assert (str(module) in known) == bool(inside)
+    assert gate.changed(known) is None
+    if inside:
+        module.write_text("version = 22")
+    else:
+        module.with_suffix(".new").write_text("version = 2")
+        module.with_suffix(".new").replace(module)
+    assert gate.changed(known) == str(module if inside else folder)
 
 
 def test_a_look_at_the_files_holds_for_a_moment(

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from support.cgroup import MemoryGroup
 from warm_kernels import Kennel, until
 
 from jupyter_ownedkernels.errors import WarmLost
-from jupyter_ownedkernels.launching import standby as launcher_standby
+from jupyter_ownedkernels.launching import standby, standby_kernel
 from jupyter_ownedkernels.launching import warm as launcher_warm
 from jupyter_ownedkernels.runtime import procfs
 
@@ -81,6 +82,38 @@ def test_its_ports_are_promised_to_nobody_else_until_it_has_ended(ready: Kennel)
     (other,) = ready.pool.standby._ready
     ready.pool.close()
     assert not set(other.ports.values()) & promised
+
+
+def test_one_that_is_expected_looks_for_reasons_before_it_is_reserved(ready: Kennel) -> None:
+    pid = waiting(ready)
+    ready.pool.expect()
+    assert ready.start("standby").pid == pid
+    pid = waiting(ready)
+    profile = ready.folder / "ipython" / "profile_default"
+    (profile / "ipython_config.py").write_text("c.InteractiveShell.colors = 'NoColor'")
+    ready.pool.expect()
+    gone(pid)
+
+
+def test_where_no_thread_can_be_had_the_launch_is_none_the_worse(
+    kennel: Kennel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit on processes. Once it is gone kernels stand by again."""
+    begin = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "ownedkernels-standby":
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    assert kennel.warm_up()["state"] == "ready"
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert kennel.forked() is not None
+    assert kennel.pool.standby.reason == "can't start new thread"
+    assert not kennel.pool.standby.is_making
+    monkeypatch.undo()
+    assert kennel.forked() is not None
+    waiting(kennel)
 
 
 def test_a_reserved_one_looks_for_reasons_before_it_is_claimed(ready: Kennel) -> None:
@@ -211,7 +244,7 @@ def test_a_kind_that_was_not_fit_is_tried_again_after_a_while(tmp_path: Path) ->
 def test_one_that_does_not_come_up_in_time_is_a_reason(
     kennel: Kennel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launcher_standby, "_BOOT_TIMEOUT", 0.0)
+    monkeypatch.setattr(standby, "_BOOT_TIMEOUT", 0.0)
     kennel.warm_up()
     assert kennel.forked() is not None
     until(lambda: kennel.pool.standby.reason, "a reason")
@@ -260,8 +293,8 @@ def test_one_that_does_not_answer_is_given_up(
     ready: Kennel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a sign of the reason: the system lets it run, but it does not."""
-    monkeypatch.setattr(launcher_standby, "_CLAIM_TIMEOUT", 0.3)
-    monkeypatch.setattr(launcher_standby.Standby, "is_stopped", False)
+    monkeypatch.setattr(standby_kernel, "_CLAIM_TIMEOUT", 0.3)
+    monkeypatch.setattr(standby_kernel.StandbyKernel, "is_stopped", False)
     lost_when_stopped(ready, "timed out")
 
 
@@ -270,7 +303,7 @@ def test_a_reservation_that_nobody_uses_ends(
 ) -> None:
     """Without another start: the one that has reserved it may have been cancelled."""
     pid = waiting(ready)
-    monkeypatch.setattr(launcher_standby, "_RESERVATION", 0.1)
+    monkeypatch.setattr(standby_kernel, "_RESERVATION", 0.1)
     assert reserve(ready)
     gone(pid)
 

@@ -11,6 +11,8 @@ import threading
 # Shared by every process, without state of its own.
 _HARMLESS = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/zero")
 _STAMP = dict[str, tuple[int, int, int]]
+_PACKAGES = ("site-packages", "dist-packages")
+_LIBRARY = os.path.join(os.path.dirname(os.__file__), "")
 
 
 def objection(expected: set[int]) -> str | None:
@@ -82,20 +84,31 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
 def known_files() -> _STAMP:
     """Everything that was imported from a file, and the folders of installed packages.
 
-    Folders of the user's own on sys.path are left out: they change with every save.
+    Of Python's own library the folders instead of the files, two fifths of the time: nobody
+    edits it in place, and an upgrade puts new files there. Folders of the user's own on
+    sys.path are left out: they change with every save.
     """
     paths = {sys.executable, os.path.join(sys.prefix, "pyvenv.cfg")}
-    paths.update(p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages"))
+    paths.update(p for p in sys.path if os.path.basename(p) in _PACKAGES)
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
         if isinstance(path, str):
-            paths.add(path)
-    stamps = ((path, _stamp(path)) for path in paths)
+            paths.add(os.path.dirname(path) if _is_pythons_own(path) else path)
+    # Side by side: those of the modules lie on hundreds of pages, and whoever looks at them in a
+    # forked process gets each of these for its own (1.4 of 3.6 ms).
+    names = "\0".join(sorted(paths)).split("\0")
+    stamps = ((path, _stamp(path)) for path in names)
     return {path: stamp for path, stamp in stamps if stamp is not None}
 
 
+def _is_pythons_own(path: str) -> bool:
+    return path.startswith(_LIBRARY) and not any(
+        f"{os.sep}{name}{os.sep}" in path for name in _PACKAGES
+    )
+
+
 def changed(known: _STAMP) -> str | None:
-    """The first file that is not what it was; None when all are. 1 to 2 ms for 1000."""
+    """The first file that is not what it was; None when all are. 2 ms for 1000."""
     for path, stamp in known.items():
         if _stamp(path) != stamp:
             return path

@@ -13,7 +13,8 @@ Kernel to owner
     ``unfit``     ``reason``; it ends itself
 Owner to kernel
     ``boot``      ``ports``: by the names of the connection file. Sent before it is started
-    ``reserved``  a claim is about to come: it looks at the files that must be unchanged
+    ``expect``    a claim may be about to come: it looks at the files that must be unchanged
+    ``reserved``  a claim is about to come, within ``seconds``
     ``claim``     ``argv``, ``env``, ``cwd``, ``umask``, ``connection_file``; the three streams
 """
 
@@ -23,6 +24,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Callable
@@ -47,7 +49,7 @@ class Standby:
         self,
         channel: int,
         given: Mapping[str, str],
-        changed: Callable[[float], str | None],
+        changed: Callable[[], str | None],
         refuse_folder: Callable[[], None],
     ) -> None:
         self._channel = socket.socket(fileno=channel)
@@ -58,6 +60,7 @@ class Standby:
         self._refuse_folder = refuse_folder
         self._undo: list[Callable[[], None]] = [_first_to_go()]
         self._claimed = False
+        self._looked_at = float("-inf")
 
     def arrange(self) -> None:
         """Called in the forked child, before the kernel's module runs."""
@@ -103,15 +106,19 @@ class Standby:
     def _hold(self, app: Any) -> None:
         try:
             self._refuse_user_code(app)
+            # Also so that what a look needs of memory is this process's own by then.
+            self._refuse_changes()
             ports = {name: getattr(app, name) for name in PORT_NAMES}
             wire.send(self._channel, {"op": "standby", "ports": ports})
             claim, fds = self._next_order(app)
             while claim["op"] != "claim":
                 wire.close(fds)
+                # Nobody comes when the start is cancelled or fails before its launch.
+                self._channel.settimeout(claim.get("seconds"))
                 claim, fds = self._next_order(app)
             for undo in self._undo:
                 undo()
-            self._become(app, claim, fds, ports)
+            self._take_place(app, claim, fds, ports)
         except wire.Closed:
             os._exit(0)
         except BaseException as error:
@@ -123,16 +130,22 @@ class Standby:
         self._claimed = True
         wire.send(self._channel, {"op": "claimed"})
         self._channel.close()
-        # Writes to the disk: the owner need not wait for it.
+        # Nothing of this fails, or is seen before code runs: the owner need not wait for it.
+        self._dress(app, claim["argv"], claim["env"])
         _begin_history(app.kernel.shell.history_manager)
 
     def _next_order(self, app: Any) -> tuple[dict[str, Any], list[int]]:
         """Of the owner; with it every reason is gone through not to become a kernel now."""
         order, fds = wire.receive(self._channel)
         self._refuse_user_code(app)
-        if self._changed(_LOOK_HOLDS_FOR) is not None:
-            raise Unfit("files of the interpreter or its packages were changed")
+        if time.monotonic() - self._looked_at > _LOOK_HOLDS_FOR:
+            self._refuse_changes()
+            self._looked_at = time.monotonic()
         return order, fds
+
+    def _refuse_changes(self) -> None:
+        if self._changed() is not None:
+            raise Unfit("files of the interpreter or its packages were changed")
 
     def _refuse_user_code(self, app: Any) -> None:
         for folder in app.config_file_paths:
@@ -142,25 +155,29 @@ class Standby:
                     if os.path.exists(path):
                         raise Unfit(f"{path} is to be read where the kernel starts")
 
-    def _become(
+    def _take_place(
         self, app: Any, claim: dict[str, Any], fds: list[int], ports: dict[str, int]
     ) -> None:
+        """What may turn out not to be possible, and what is looked for from now on.
+
+        Clients need the key, and the keeper finds the kernel by the connection file it shows.
+        """
         self._move(claim["cwd"])
         if claim["umask"] is not None:
             os.umask(claim["umask"])
         _take_streams(fds)
-        argv: list[str] = claim["argv"]
-        environment: dict[str, str] = claim["env"]
-        environment["JPY_PARENT_PID"] = str(os.getppid())
+        claim["env"]["JPY_PARENT_PID"] = str(os.getppid())
+        title.show(claim["argv"], claim["env"])
+        _take_connection(app, claim["connection_file"], ports)
+
+    def _dress(self, app: Any, argv: list[str], environment: dict[str, str]) -> None:
         # The boot itself sets some, such as PAGER and TERM.
         made = {name: v for name, v in os.environ.items() if self._given.get(name) != v}
         os.environ.clear()
         os.environ.update({**environment, **made})
-        title.show(argv, environment)
         sys.argv[1:] = argv[len(argv) - len(sys.argv) + 1 :]
         if hasattr(sys, "orig_argv"):
             sys.orig_argv = list(argv)
-        _take_connection(app, claim["connection_file"], ports)
         _take_folder(app.kernel.shell)
         name = environment.get("JPY_SESSION_NAME")
         if name:

@@ -163,7 +163,6 @@ class Template:
         end_with_boot(turn)
         if channel is not None:
             given = request["env"]
-            self._looked_at = float("-inf")
             Standby(channel, given, self.changed, self._refuse_shadowed).arrange()
         if not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated):
             sys.path.insert(0, os.getcwd())
