@@ -95,15 +95,12 @@ class OwnedProvisioner(OnRecord):
             # and what it is given to has the ports.
             await self.wait()
         self._hold_ports(cmd)
-        kernel = await self._begun()
         self._start_up, self._ready_told = StartUp(), False
         again = 1
         try:
-            if self._is_unwanted():
-                raise Superseded("the kernel is being shut down")
             while reason is None:
                 try:
-                    await self._launch_owned(kernel, cmd, scrubbed)
+                    await self._launch_owned(cmd, scrubbed)
                     break
                 except LaunchError as error:
                     if isinstance(error, LeaseLost) and again:
@@ -111,16 +108,13 @@ class OwnedProvisioner(OnRecord):
                         again -= 1
                     elif not isinstance(error, WarmLost):
                         reason = str(error)
-                    kernel.made_again = True
-                    self.ownership.ended(kernel, Exited(None), ())
                     if not isinstance(error, SpawnerUnavailable):
                         cmd, scrubbed = await self._start_afresh(kwargs)
-                    kernel = await self._begun()
             if reason is not None:
+                kernel = await self._begun()
                 self._launch_stock(kernel, cmd, dict(scrubbed, independent=independent), reason)
         except BaseException:
             self._release_ports(has_ended=True)
-            self.ownership.ended(kernel, Exited(None), ())
             raise
         process = cast(Handle, self.process)
         self.pid = process.pid
@@ -139,44 +133,49 @@ class OwnedProvisioner(OnRecord):
             raise
         return self.connection_info
 
-    async def _launch_owned(
-        self, kernel: OwnedKernel, cmd: list[str], kwargs: dict[str, Any]
-    ) -> None:
-        record = kernel.record
+    async def _launch_owned(self, cmd: list[str], kwargs: dict[str, Any]) -> None:
         settings = self.ownership.settings
         env = dict(kwargs["env"] if kwargs.get("env") is not None else os.environ)
-        env[LAUNCH_MARKER] = record.launch_id
-        request = LaunchRequest(
-            launch_id=record.launch_id,
-            argv=options.expanded(cmd),
-            env=env,
-            cwd=options.folder(kwargs.get("cwd")),
-            connection_file=record.connection_file,
-            ports=ports_of(cast("Mapping[str, Any]", self.connection_info)),
-            detached=record.detached_policy,
-            grace=settings.terminate_grace,
-            retire_timeout=settings.retire_timeout,
-            journal=self.ownership.journal.path,
-            remove_connection_file=bool(record.connection_file) and kernel.removes_file,
-            umask=options.umask(kwargs.get("umask")),
-            oom_score_adj=settings.oom_score_adj,
-            inherited=inherited.of_this_thread(),
-        )
+        ports = ports_of(cast("Mapping[str, Any]", self.connection_info))
+        passed_on = inherited.of_this_thread()
+
+        def request_for(kernel: OwnedKernel) -> LaunchRequest:
+            self._refuse_unwanted()
+            record = kernel.record
+            env[LAUNCH_MARKER] = record.launch_id
+            return LaunchRequest(
+                launch_id=record.launch_id,
+                argv=options.expanded(cmd),
+                env=env,
+                cwd=options.folder(kwargs.get("cwd")),
+                connection_file=record.connection_file,
+                ports=ports,
+                detached=record.detached_policy,
+                grace=settings.terminate_grace,
+                retire_timeout=settings.retire_timeout,
+                journal=self.ownership.journal.path,
+                remove_connection_file=bool(record.connection_file) and kernel.removes_file,
+                umask=options.umask(kwargs.get("umask")),
+                oom_score_adj=settings.oom_score_adj,
+                inherited=passed_on,
+            )
+
         stdio = Stdio(
             kwargs.get("stdin"),
             kwargs.get("stdout"),
             kwargs.get("stderr"),
             text=bool(kwargs.get("text")),
         )
-        submission = Submission(self.ownership, kernel, request, stdio)
+        submission = Submission(self.ownership, self._begin, request_for, stdio)
         try:
             threads = self.ownership.launches
             launch = await asyncio.get_running_loop().run_in_executor(threads, submission.make)
             started = await settled(launch.started, settings.launch_timeout)
         except BaseException as error:
-            submission.give_up()
             stdio.close_own_ends()
-            if isinstance(error, asyncio.TimeoutError):
+            timed_out = isinstance(error, asyncio.TimeoutError)
+            submission.give_up(made_again=timed_out or isinstance(error, LaunchError))
+            if timed_out:
                 raise LaunchTimeout(
                     f"no kernel process within {settings.launch_timeout:g} s (launch_timeout)"
                 ) from None
@@ -187,7 +186,12 @@ class OwnedProvisioner(OnRecord):
     def _launch_stock(
         self, kernel: OwnedKernel, cmd: list[str], kwargs: dict[str, Any], reason: str
     ) -> None:
-        self.process = StockProcess.start(cmd, kwargs, self.ownership.settings.retire_timeout)
+        try:
+            self._refuse_unwanted()
+            self.process = StockProcess.start(cmd, kwargs, self.ownership.settings.retire_timeout)
+        except BaseException:
+            self.ownership.ended(kernel, Exited(None), ())
+            raise
         self.ownership.unwatched(kernel, self.process.pid, reason, wanted=kwargs["independent"])
         if not kwargs["independent"]:
             self.log.warning(
@@ -234,6 +238,10 @@ class OwnedProvisioner(OnRecord):
 
     def _is_unwanted(self) -> bool:
         return bool(getattr(self.parent, "end_is_wished", False))
+
+    def _refuse_unwanted(self) -> None:
+        if self._is_unwanted():
+            raise Superseded("the kernel is being shut down")
 
     def _tell_when_ready(self, ready: bool = False) -> None:
         """Have the keeper look for the kernel process, once there is certain to be one.

@@ -39,20 +39,17 @@ class OnRecord(HoldsPorts):
         """The launch, put on record in a thread; that of a caller who is cancelled is ended."""
         making = asyncio.ensure_future(asyncio.to_thread(self._begin))
         try:
-            kernel = await asyncio.shield(making)
+            return await asyncio.shield(making)
         except BaseException:
-            self._release_ports(has_ended=True)
             making.add_done_callback(self._end_begun)
             raise
-        # The connection file is that of this launch from here on.
-        self._let_keeper_go()
-        return kernel
 
     def _end_begun(self, making: asyncio.Future[OwnedKernel]) -> None:
         if not making.cancelled() and making.exception() is None:
             self.ownership.ended(making.result(), Exited(None), ())
 
     def _begin(self) -> OwnedKernel:
+        """Takes as long as the disk; to be called in a thread."""
         self._kernel = self.ownership.begin(
             kernel_id=self.kernel_id,
             kernel_name=getattr(self.parent, "kernel_name", "") or "",
@@ -60,6 +57,8 @@ class OnRecord(HoldsPorts):
             detached=options.detached_policy(self.kernel_spec, self.ownership.settings),
             removes_file=bool(getattr(self.parent, "_connection_file_written", True)),
         )
+        # The connection file is that of this launch from here on.
+        self._let_keeper_go()
         return self._kernel
 
     def _connection_file(self) -> str:

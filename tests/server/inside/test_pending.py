@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from jupyter_server.serverapp import ServerApp
-from support.inside import EXTENSIONS
+from support.inside import EXTENSIONS, held_before_the_record
 from traitlets.config import Config
 
 from jupyter_ownedkernels import ownership
@@ -71,13 +71,19 @@ async def test_a_restart_in_the_same_breath_as_the_end(jp_serverapp: ServerApp) 
     assert ends() == [("ended", "shutdown")]
 
 
-async def test_a_server_that_stops_waits_for_their_ends(jp_serverapp: ServerApp) -> None:
+async def test_a_server_that_stops_waits_for_their_ends(
+    jp_serverapp: ServerApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
     manager: Any = jp_serverapp.kernel_manager
     first = await manager.start_kernel(kernel_name="python3")
     await manager.get_kernel(first).ready
-    for _ in range(2):
-        await manager.start_kernel(kernel_name="python3")
-    await manager.shutdown_all()
+    _, go_on = held_before_the_record(monkeypatch)
+    others = [await manager.start_kernel(kernel_name="python3") for _ in range(2)]
+    stop = asyncio.ensure_future(manager.shutdown_all())
+    while not all(manager.get_kernel(kernel_id).end_is_wished for kernel_id in others):
+        await asyncio.sleep(0)
+    go_on.set()
+    await stop
     assert manager.list_kernel_ids() == []
     assert not manager._pending_kernels
     assert ends() == [("ended", "shutdown"), ("ended", None), ("ended", None)]
