@@ -128,6 +128,20 @@ def test_a_reserved_one_looks_for_reasons_before_it_is_claimed(ready: Kennel) ->
         ready.forked(ready.request(ports))
 
 
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"], ids=["zero", "surrogate"])
+def test_what_no_environment_can_hold_is_refused_and_not_found_out_later(
+    ready: Kennel, name: str
+) -> None:
+    """A notebook's path may be any text."""
+    pid = waiting(ready)
+    environment = {**ready.environment, "JPY_SESSION_NAME": name}
+    ports = ready.pool.reserve([*ready.argv, "/x.json"], environment, "/x.json")
+    assert ports is not None
+    with pytest.raises(WarmLost):
+        ready.forked(ready.request(ports, env=environment))
+    gone(pid)
+
+
 def test_claimed_is_claimed_once(ready: Kennel) -> None:
     assert reserve(ready) is not None
     assert reserve(ready) is None

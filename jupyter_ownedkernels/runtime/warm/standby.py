@@ -166,6 +166,7 @@ class Standby:
         if claim["umask"] is not None:
             os.umask(claim["umask"])
         _take_streams(fds)
+        _refuse_impossible(claim["env"])
         claim["env"]["JPY_PARENT_PID"] = str(os.getppid())
         title.show(claim["argv"], claim["env"])
         _take_connection(app, claim["connection_file"], ports)
@@ -190,6 +191,13 @@ class Standby:
         # Where ``python -m`` has put it, unless the kernel's module took it out.
         if sys.path.count(self._folder) > self._entries:
             sys.path[sys.path.index(self._folder)] = os.getcwd()
+
+
+def _refuse_impossible(environment: Mapping[str, str]) -> None:
+    """What no environment can hold: a session's name may be any text."""
+    for name, value in environment.items():
+        if not name or "=" in name or b"\0" in os.fsencode(name + value):
+            raise Unfit(f"not a variable of the environment: {name!r}")
 
 
 def _first_to_go() -> Callable[[], None]:
