@@ -15,8 +15,8 @@ from typing import Any, Literal
 from .doctor.estate import Estates, Look
 from .errors import JournalError
 from .journal import journal
-from .journal.machine import outdated
 from .journal.place import has_sure_locks
+from .journal.retention import outdated
 from .owners import KnownOwner, Owners, Standing, gather
 from .processes import look as processes_look
 from .processes.orphans import Ended, retire_all, target_of

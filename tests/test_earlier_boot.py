@@ -20,7 +20,7 @@ from support.workspace import Workspace
 from jupyter_ownedkernels import doctor, identity, recovery
 from jupyter_ownedkernels.doctor.cleaning import clean
 from jupyter_ownedkernels.identity import Verdict
-from jupyter_ownedkernels.journal import journal, machine, place
+from jupyter_ownedkernels.journal import journal, machine, place, retention
 from jupyter_ownedkernels.journal.journal import JournalView
 from jupyter_ownedkernels.models import Finding
 from jupyter_ownedkernels.recovery import Recovery
@@ -242,15 +242,15 @@ def aged(number: int, days: float) -> JournalView:
 def test_their_number_is_bounded() -> None:
     def kept(*days: float) -> int:
         views = [aged(number, age) for number, age in enumerate(days)]
-        return len(views) - len(machine.outdated(views, 1_000_000_000.0))
+        return len(views) - len(retention.outdated(views, 1_000_000_000.0))
 
     assert kept(0.1, 29.9) == 2
     assert kept(0.1, 30.1) == 1
-    assert kept(*[2.0] * 150) == machine.MOST_FOREIGN
+    assert kept(*[2.0] * 150) == retention.MOST_FOREIGN
     assert kept(*[0.9] * 150) == 150
     assert kept() == 0
     newest = [aged(number, 2 + number) for number in range(12)]
-    assert not machine.outdated(newest, 1_000_000_000.0)
+    assert not retention.outdated(newest, 1_000_000_000.0)
 
 
 @pytest.mark.parametrize("state", ["free", "locked", "young", "no locks", "network"])
@@ -260,7 +260,7 @@ def test_an_old_one_goes_alone(
     """Only the journal: its kernels may run, where nobody here can see them."""
     path, file = before(workspace, other(host="another"))
     if state != "young":
-        os.utime(path, (time.time() - machine.FOREIGN_AGE - 60,) * 2)
+        os.utime(path, (time.time() - retention.FOREIGN_AGE - 60,) * 2)
     if state == "network":
         # The lock of an owner on another machine may not be seen here.
         monkeypatch.setattr(place.journal_folder, "is_network", lambda folder: True)
@@ -280,7 +280,7 @@ def test_an_old_one_goes_alone(
 
 def test_the_doctor_and_a_report_leave_old_ones_alone(workspace: Workspace) -> None:
     path, _ = before(workspace, other(host="another"))
-    os.utime(path, (time.time() - machine.FOREIGN_AGE - 60,) * 2)
+    os.utime(path, (time.time() - retention.FOREIGN_AGE - 60,) * 2)
     clean(dry_run=False, scope=scope_of(workspace))
     recovery.recover(
         [folder(workspace)], [str(workspace.runtime)], mode="report", look=look_of(workspace)

@@ -87,7 +87,7 @@ class Claim(JournalWriter):
         return self._result("removed", "")
 
     def forget(self, history_limit: int | None) -> CleanResult:
-        """Remove another world's journal that is :func:`.machine.outdated`; nothing but it.
+        """Remove another world's journal that is :func:`.retention.outdated`; nothing but it.
 
         Refused where its owner may hold it: only a lock that was taken proves the contrary.
         """

@@ -9,29 +9,19 @@ id of its own, has one too. All of these together do:
   were copied from the same image (same name, same id) never sees the other's journals.
 
 What is not proven so stays foreign. Of such journals a bounded number is kept, see
-:func:`outdated`.
+:func:`.retention.outdated`.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from .. import identity
 from ..models import OwnerRecord
 from .place import INITIAL_NAMESPACE, why_shared
 
-if TYPE_CHECKING:
-    from .read import JournalView
-
 _ID_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
-_DAY = 86400.0
-FOREIGN_AGE = 30 * _DAY
-"""Seconds without a record after which another world's journal is removed, unlocked ones only."""
-MOST_FOREIGN = 100
-"""More of them than that are kept for a day only: each is read at each scan."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -64,20 +54,3 @@ def is_of_an_earlier_boot(owner: OwnerRecord | None, folder: str) -> bool:
         and owner.machine == this_machine()
         and not why_shared(folder)
     )
-
-
-def outdated(foreign: Iterable[JournalView], now: float) -> list[JournalView]:
-    """Journals of other worlds that nobody is likely to ask for any more.
-
-    Only those are to be given that lie where a lock is seen by everybody, and only unlocked
-    ones are then removed: a living owner holds its journal's lock.
-    """
-    aged = sorted(
-        ((now - view.file.mtime_ns / 1e9, view) for view in foreign if view.file is not None),
-        key=lambda pair: pair[0],
-    )
-    return [
-        view
-        for place, (age, view) in enumerate(aged)
-        if age > FOREIGN_AGE or (place >= MOST_FOREIGN and age > _DAY)
-    ]
