@@ -31,6 +31,9 @@ export async function cleanUp(
   selection: Selection,
   trans: TranslationBundle
 ): Promise<boolean> {
+  if (isCleaning(model, trans)) {
+    return false;
+  }
   const choice = new ChoiceBody(findings, selection.copy(), trans);
   const asked = await showDialog({
     title: trans.__('Clean up strays and stale files?'),
@@ -46,6 +49,10 @@ export async function cleanUp(
   if (!asked.button.accept || ids.length === 0) {
     return false;
   }
+  // Another one may have begun while this one was asked for.
+  if (isCleaning(model, trans)) {
+    return false;
+  }
   const cleaning = model.clean(ids);
   await showDialog({
     title: trans.__('Cleaning up'),
@@ -57,6 +64,20 @@ export async function cleanUp(
   }
   await cleaning;
   return true;
+}
+
+/** Whether a clean still runs; then this tells the reader why there is no other one. */
+export function isCleaning(
+  model: IOwnershipModel,
+  trans: TranslationBundle
+): boolean {
+  const isRunning = model.cleaning?.running ?? false;
+  if (isRunning) {
+    Notification.info(
+      trans.__('A clean is still running. Clean up again once it is done.')
+    );
+  }
+  return isRunning;
 }
 
 /** For a clean that no dialog shows: a notification of its progress and its end. */

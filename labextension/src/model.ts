@@ -13,6 +13,7 @@ import {
   type IProcess,
   type IReport
 } from './api';
+import { cleanInParts } from './cleaning';
 import { isMissing, messageOf, requestAPI } from './request';
 import {
   NAMESPACE,
@@ -32,15 +33,6 @@ const EVENT_LIMIT_MS = 150;
  * too, the session follows the file.
  */
 const SETTLE_MS = 1500;
-
-/**
- * A clean is sent in so many parts, so that there is progress to show. For each of them the
- * server looks at everything twice: more parts for more items would take quadratic time.
- */
-const CLEAN_PARTS = 20;
-const LEAST_PART = 50;
-/** The server takes no more ids at once. */
-const MOST_IDS = 10_000;
 
 /** The longest pause of a poll that fails. */
 const LONGEST_PAUSE_MS = 300_000;
@@ -151,39 +143,12 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
     await this._fetchStrays('strays?refresh=1');
   }
 
-  async clean(ids: readonly string[]): Promise<ICleaning> {
-    const results = new Map<string, ICleanResult>();
-    let error = '';
-    const tell = (running: boolean) => {
-      this._cleaning = { ids, results, running, error };
-      this._emit();
-      return this._cleaning;
-    };
-    tell(true);
-    const size = Math.min(
-      MOST_IDS,
-      Math.max(LEAST_PART, Math.ceil(ids.length / CLEAN_PARTS))
-    );
-    try {
-      for (let start = 0; start < ids.length; start += size) {
-        const part = ids.slice(start, start + size);
-        const answer = await requestAPI<{ results: ICleanResult[] }>(
-          'cleanup',
-          this._settings,
-          {
-            method: 'POST',
-            body: JSON.stringify({ ids: part, dry_run: false })
-          }
-        );
-        answer.results.forEach(result => results.set(result.id, result));
-        tell(true);
-      }
-    } catch (reason) {
-      error = messageOf(reason);
+  clean(ids: readonly string[]): Promise<ICleaning> {
+    // Two at once would write over each other's progress.
+    if (this._lastClean === null || !this._cleaning?.running) {
+      this._lastClean = this._clean(ids);
     }
-    const done = tell(false);
-    await this.scan();
-    return done;
+    return this._lastClean;
   }
 
   processes(kernelId: string): ProcessState | undefined {
@@ -254,6 +219,28 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
       this._fetchKernels().then(() => this._fetchExpanded()),
       this.refreshStrays()
     ]);
+  }
+
+  private async _clean(ids: readonly string[]): Promise<ICleaning> {
+    const results = new Map<string, ICleanResult>();
+    let error = '';
+    const tell = (running: boolean) => {
+      this._cleaning = { ids, results, running, error };
+      this._emit();
+      return this._cleaning;
+    };
+    tell(true);
+    try {
+      await cleanInParts(ids, this._settings, part => {
+        part.forEach(result => results.set(result.id, result));
+        tell(true);
+      });
+    } catch (reason) {
+      error = messageOf(reason);
+    }
+    const done = tell(false);
+    await this.scan();
+    return done;
   }
 
   private async _fetchServer(): Promise<ServerState> {
@@ -387,6 +374,7 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
   private _strays: StrayState = { kind: 'unknown' };
   private _scans = 0;
   private _cleaning: ICleaning | null = null;
+  private _lastClean: Promise<ICleaning> | null = null;
 }
 
 export namespace OwnershipModel {

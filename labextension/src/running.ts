@@ -7,7 +7,7 @@ import type { ISignal } from '@lumino/signaling';
 import type { Panel, Widget } from '@lumino/widgets';
 
 import type { IFinding } from './api';
-import { tellCleaning } from './cleandialog';
+import { isCleaning, tellCleaning } from './cleandialog';
 import { bytes, duration } from './format';
 import { CommandIDs, type IOwnershipModel } from './tokens';
 import { findingOrigin, findingTitle, isStray } from './words';
@@ -52,7 +52,7 @@ export class StrayManager implements IRunningSessions.IManager {
 
   shutdownAll(): void {
     const ids = this._strays().map(({ id }) => id);
-    if (ids.length > 0) {
+    if (ids.length > 0 && !isCleaning(this._model, this._trans)) {
       tellCleaning(this._model.clean(ids), this._trans);
     }
   }

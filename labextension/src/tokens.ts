@@ -86,7 +86,11 @@ export interface IOwnershipModel {
   refreshStrays(): Promise<void>;
   /** Let the server scan now. Never rejects. */
   scan(): Promise<void>;
-  /** End and remove these findings. Never rejects: the answer says what failed. */
+  /**
+   * End and remove these findings. Never rejects: the answer says what failed.
+   *
+   * One at a time: while a clean runs this begins no other, and answers with that one.
+   */
   clean(ids: readonly string[]): Promise<ICleaning>;
   /** What is known of a kernel's processes; undefined unless it is expanded. */
   processes(kernelId: string): ProcessState | undefined;

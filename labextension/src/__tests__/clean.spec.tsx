@@ -100,6 +100,30 @@ describe('the dialog of a clean', () => {
     expect(await done).toBe(true);
   });
 
+  it('is not asked for while a clean runs', async () => {
+    const model = new FakeModel();
+    model.cleaning = cleaning({ running: true });
+    const findings = [finding('k')];
+    const asked = cleanUp(model, findings, new Selection(), trans);
+    expect(await asked).toBe(false);
+    expect(dialog()).toBeNull();
+    expect(Notification.manager.notifications[0].message).toContain(
+      'still running'
+    );
+    Notification.dismiss();
+  });
+
+  it('cleans nothing when another clean has begun before the answer', async () => {
+    const model = new FakeModel();
+    const { done } = await start(model, [finding('k')]);
+    model.cleaning = cleaning({ running: true });
+    await button('Clean Up');
+    expect(await done).toBe(false);
+    expect(model.clean).not.toHaveBeenCalled();
+    expect(Notification.manager.count).toBe(1);
+    Notification.dismiss();
+  });
+
   it('leaves the selection of the panel alone', async () => {
     const selection = new Selection();
     const done = cleanUp(new FakeModel(), [finding('k')], selection, trans);

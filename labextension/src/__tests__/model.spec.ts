@@ -202,6 +202,20 @@ describe('a clean', () => {
     expect(progress.size).toBe(parts + 1);
   });
 
+  it('is the only one while it runs', async () => {
+    const asked = serve({ cleanup: results });
+    const model = make();
+    const first = model.clean(['a']);
+    expect(await model.clean(['b'])).toBe(await first);
+    const bodies = () =>
+      asked.mock.calls
+        .filter(([path]) => path === 'cleanup')
+        .map(([, , { body }]) => results(body).results.map(({ id }) => id));
+    expect(bodies()).toEqual([['a']]);
+    expect((await model.clean(['b'])).ids).toEqual(['b']);
+    expect(bodies()).toEqual([['a'], ['b']]);
+  });
+
   it('says what failed, and keeps what is done', async () => {
     let parts = 0;
     serve({

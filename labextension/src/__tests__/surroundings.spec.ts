@@ -18,6 +18,7 @@ import {
   disposables,
   answers,
   asked,
+  holdCleanup,
   type Fake
 } from './support/app';
 
@@ -69,6 +70,23 @@ describe('the section of the Running panel', () => {
     manager.shutdownAll();
     await until(() => model.cleaning?.running === false);
     expect(model.cleaning?.ids).toEqual(['k']);
+  });
+
+  it('cleans nothing while a clean runs, and says so', async () => {
+    const { add, model } = await start();
+    const manager = add.mock.calls[0][0] as IRunningSessions.IManager;
+    await model.refreshStrays();
+    const finish = holdCleanup();
+    manager.shutdownAll();
+    manager.shutdownAll();
+    const posts = () => asked.mock.calls.filter(([path]) => path === 'cleanup');
+    expect(posts()).toHaveLength(1);
+    expect(Notification.manager.notifications[0].message).toContain(
+      'still running'
+    );
+    finish();
+    await until(() => model.cleaning?.running === false);
+    expect(posts()).toHaveLength(1);
   });
 
   it('is not there when the settings say so', async () => {

@@ -125,6 +125,16 @@ afterEach(() => {
   jest.restoreAllMocks();
 });
 
+/** Let the server keep a clean waiting until the answer is called. */
+export function holdCleanup(): () => void {
+  const answer = answers.cleanup;
+  let finish: () => void = () => undefined;
+  answers.cleanup = new Promise(resolve => {
+    finish = () => resolve(answer);
+  });
+  return () => finish();
+}
+
 export async function answerDialog(label: string): Promise<string> {
   // Title, body and buttons are rendered one after the other.
   await until(() =>
