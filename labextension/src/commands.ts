@@ -60,7 +60,14 @@ export function addCommands(
     icon: args => (args.toolbar ? searchIcon : undefined),
     describedBy: inToolbar,
     isEnabled: () => !model.scanning && model.server.kind !== 'off',
-    execute: () => model.scan()
+    execute: async args => {
+      if (!args.toolbar) {
+        // What comes of it is said in the panel.
+        shell.activateById(panel().id);
+      }
+      panel().announceScan();
+      await model.scan();
+    }
   });
   commands.addCommand(CommandIDs.clean, {
     label: args => (args.toolbar ? '' : trans.__('Clean Up Stray Kernels…')),

@@ -22,6 +22,9 @@ import {
   type IOwnershipPanel
 } from './tokens';
 
+/** A live region that is empty for less than this may not have been for a screen reader. */
+const SILENCE_MS = 150;
+
 /** The heads of the three sections, in pixels. */
 const HEADS = 3 * 32;
 /** The most that the first section gets of the height. */
@@ -90,10 +93,17 @@ export class OwnershipPanel extends SidePanel implements IOwnershipPanel {
     return this._strays.checked();
   }
 
+  announceScan(): void {
+    // The same text once more would be no change, and not be read.
+    this._live.node.textContent = '';
+    this._silentSince = Date.now();
+  }
+
   dispose(): void {
     if (this.isDisposed) {
       return;
     }
+    clearTimeout(this._announcement);
     this._model.changed.disconnect(this._announce, this);
     this._observation?.dispose();
     super.dispose();
@@ -170,6 +180,12 @@ export class OwnershipPanel extends SidePanel implements IOwnershipPanel {
     if (strays.kind === 'unknown' || scanning || !this.isVisible) {
       return;
     }
+    clearTimeout(this._announcement);
+    const wait = this._silentSince + SILENCE_MS - Date.now();
+    if (wait > 0) {
+      this._announcement = setTimeout(() => this._announce(), wait);
+      return;
+    }
     const text = scanInWords(strays, this._ownTrans);
     if (this._live.node.textContent !== text) {
       this._live.node.textContent = text;
@@ -183,6 +199,8 @@ export class OwnershipPanel extends SidePanel implements IOwnershipPanel {
   private _kernels: KernelsSection;
   private _strays: StraysSection;
   private _live = new Widget();
+  private _silentSince = 0;
+  private _announcement: ReturnType<typeof setTimeout> | undefined;
   private _observation: IDisposable | null = null;
 }
 

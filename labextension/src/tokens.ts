@@ -112,6 +112,8 @@ export interface IOwnershipPanel {
   revealKernel(kernelId: string): void;
   /** Give the list of strays the focus. */
   revealStrays(): void;
+  /** Tell a screen reader of the next scan, even when it finds the same as the last one. */
+  announceScan(): void;
   /** The strays that are checked; those that a clean of all takes, at first. */
   checkedStrays(): string[];
 }

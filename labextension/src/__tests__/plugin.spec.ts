@@ -126,6 +126,31 @@ describe('the panel', () => {
     expect(live.textContent).toContain('The scan failed: No network. Scan');
   });
 
+  it('tells of each scan that a person asks for, and of no other', async () => {
+    const { commands, model, panel } = await activate();
+    panel.show();
+    const live = panel.node.querySelector('.jp-OwnedKernels-live')!;
+    await until(() => live.textContent);
+    answers['strays?refresh=1'] = answers.strays;
+    const texts: (string | null)[] = [];
+    const observer = new MutationObserver(() => texts.push(live.textContent));
+    observer.observe(live, { childList: true });
+    const text = live.textContent;
+    await model.scan();
+    await model.refresh();
+    expect(texts).toEqual([]);
+    await commands.execute(CommandIDs.scan);
+    expect(texts).toEqual(['']);
+    await until(() => texts.length > 1);
+    expect(texts).toEqual(['', text]);
+    // A panel that goes away meanwhile has nothing to say.
+    await commands.execute(CommandIDs.scan);
+    panel.dispose();
+    await new Promise(resolve => setTimeout(resolve, 300));
+    observer.disconnect();
+    expect(texts).toEqual(['', text, '']);
+  });
+
   it('has the keyboard once it is activated', async () => {
     const { panel } = await activate();
     panel.show();
@@ -192,10 +217,13 @@ describe('the panel', () => {
   });
 
   it('refreshes and scans on demand', async () => {
-    const { commands, model } = await activate();
+    const { commands, model, shell } = await activate();
     await commands.execute(CommandIDs.refresh);
     expect(model.server.kind).toBe('health');
+    await commands.execute(CommandIDs.scan, { toolbar: true });
+    expect(shell.activateById).not.toHaveBeenCalled();
     await commands.execute(CommandIDs.scan);
+    expect(shell.activateById).toHaveBeenCalledWith(PANEL_ID);
     expect(asked.mock.calls.map(([path]) => path)).toContain(
       'strays?refresh=1'
     );
