@@ -38,10 +38,15 @@ const modelPlugin: JupyterFrontEndPlugin<IOwnershipModel> = {
   description: 'Provides the state of the kernels that this server owns.',
   autoStart: true,
   provides: IOwnershipModel,
-  optional: [ISettingRegistry],
-  activate: (app: JupyterFrontEnd, registry: ISettingRegistry | null) => {
+  optional: [ISettingRegistry, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    registry: ISettingRegistry | null,
+    translator: ITranslator | null
+  ) => {
     const { contents, serverSettings, events, sessions } = app.serviceManager;
-    const model = new OwnershipModel({ serverSettings, events });
+    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+    const model = new OwnershipModel({ serverSettings, events, trans });
     void followSettings(registry, ({ pollInterval }) => {
       model.pollInterval = pollInterval;
     });

@@ -56,7 +56,7 @@ export function addKernelCommands(
         failure,
         trans.__(
           '%1 Refresh the panel to see whether the kernel still runs; if it does, try again.',
-          asSentence(messageOf(error))
+          asSentence(messageOf(error, trans))
         ),
         [Dialog.okButton({ label: trans.__('Close') })]
       );

@@ -1,4 +1,5 @@
 import type { Event, ServerConnection } from '@jupyterlab/services';
+import type { TranslationBundle } from '@jupyterlab/translation';
 import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
 import { Poll, Throttler } from '@lumino/polling';
 import { Signal, type ISignal } from '@lumino/signaling';
@@ -45,6 +46,7 @@ const TOUCHES_REPORT = new Set(['stray_found', 'cleaned', ...OUTDATES_REPORT]);
 export class OwnershipModel implements IOwnershipModel, IDisposable {
   constructor(options: OwnershipModel.IOptions) {
     this._settings = options.serverSettings;
+    this._trans = options.trans;
     this._events = options.events ?? null;
     this._events?.stream.connect(this._onEmission, this);
     this._throttler = new Throttler(() => this._onQuiet(), {
@@ -236,7 +238,7 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
         tell(true);
       });
     } catch (reason) {
-      error = messageOf(reason);
+      error = messageOf(reason, this._trans);
     }
     const done = tell(false);
     await this.scan();
@@ -250,7 +252,7 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
     } catch (error) {
       return isMissing(error)
         ? { kind: 'off' }
-        : { kind: 'failed', message: messageOf(error) };
+        : { kind: 'failed', message: messageOf(error, this._trans) };
     }
   }
 
@@ -259,7 +261,7 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
     try {
       answer = await requestAPI('kernels', this._settings);
     } catch (error) {
-      this._server = { kind: 'failed', message: messageOf(error) };
+      this._server = { kind: 'failed', message: messageOf(error, this._trans) };
       this._emit();
       return;
     }
@@ -284,7 +286,7 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
       );
       state = { kind: 'processes', processes: answer.processes };
     } catch (error) {
-      state = { kind: 'failed', message: messageOf(error) };
+      state = { kind: 'failed', message: messageOf(error, this._trans) };
     }
     // It may have been collapsed meanwhile.
     if (this._processes.has(kernelId)) {
@@ -300,7 +302,7 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
       const report = await requestAPI<IReport>(endpoint, this._settings);
       this._strays = { kind: 'report', report };
     } catch (error) {
-      this._strays = { kind: 'failed', message: messageOf(error) };
+      this._strays = { kind: 'failed', message: messageOf(error, this._trans) };
     }
     this._scans -= 1;
     this._emit();
@@ -354,6 +356,7 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
   }
 
   private _settings: ServerConnection.ISettings;
+  private _trans: TranslationBundle;
   private _events: Event.IManager | null;
   private _poll: Poll<void>;
   private _throttler: Throttler<void>;
@@ -380,6 +383,8 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
 export namespace OwnershipModel {
   export interface IOptions {
     serverSettings: ServerConnection.ISettings;
+    /** For what a failure says. */
+    trans: TranslationBundle;
     /** Where the server's events arrive; without it the poll has to do. */
     events?: Event.IManager;
   }

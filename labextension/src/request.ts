@@ -1,8 +1,12 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
+import type { TranslationBundle } from '@jupyterlab/translation';
 
 /** Where the server extension answers, below the base URL. */
 export const API_NAMESPACE = 'api/ownedkernels';
+
+/** An answer that is not JSON: a proxy's login page, for instance. */
+export class NotJSONError extends ServerConnection.ResponseError {}
 
 /**
  * Call one endpoint of the server extension.
@@ -12,7 +16,8 @@ export const API_NAMESPACE = 'api/ownedkernels';
  * @param init - verb, body and so on
  * @returns the JSON of the answer; `undefined` for an empty one
  * @throws ServerConnection.NetworkError when the server cannot be reached
- * @throws ServerConnection.ResponseError when it answers with an error or not with JSON
+ * @throws ServerConnection.ResponseError when it answers with an error
+ * @throws NotJSONError when it answers with something else
  */
 export async function requestAPI<T>(
   endpoint: string,
@@ -41,11 +46,7 @@ export async function requestAPI<T>(
     );
   }
   if (data === undefined && text.length > 0) {
-    // A proxy's login page, for instance.
-    throw new ServerConnection.ResponseError(
-      response,
-      'The answer is not JSON.'
-    );
+    throw new NotJSONError(response);
   }
   return data as T;
 }
@@ -66,7 +67,14 @@ export function isMissing(error: unknown): boolean {
   );
 }
 
-/** What an error says. */
-export function messageOf(error: unknown): string {
+/** What an error says: in the reader's language what is said here, the rest as it came. */
+export function messageOf(error: unknown, trans: TranslationBundle): string {
+  if (error instanceof NotJSONError) {
+    return trans.__('The answer is not JSON.');
+  }
+  if (error instanceof ServerConnection.NetworkError) {
+    // The browser's own text is English, and another one in each browser.
+    return trans.__('No connection.');
+  }
   return error instanceof Error ? error.message : String(error);
 }

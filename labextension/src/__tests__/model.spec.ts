@@ -1,5 +1,6 @@
 import { ServerConnection } from '@jupyterlab/services';
 
+import { NotJSONError } from '../request';
 import { until } from './support/fakes';
 import { processOf } from './support/samples';
 import {
@@ -9,6 +10,8 @@ import {
   serverSettings,
   status
 } from './support/served';
+
+const lost = new TypeError('Failed to fetch');
 
 describe('OwnershipModel', () => {
   it('knows nothing before the first answer', () => {
@@ -42,14 +45,15 @@ describe('OwnershipModel', () => {
   });
 
   it.each([
-    ['health', status(500, 'broken')],
-    ['health', new ServerConnection.NetworkError(new TypeError('broken'))],
-    ['kernels', status(500, 'broken')]
-  ])('keeps a failure of %s as a message', async (endpoint, error) => {
+    ['health', status(500, 'broken'), 'broken'],
+    ['health', new ServerConnection.NetworkError(lost), 'No connection.'],
+    ['kernels', new NotJSONError(new Response('')), 'The answer is not JSON.'],
+    ['kernels', status(500, 'broken'), 'broken']
+  ])('keeps a failure of %s as a message', async (endpoint, error, message) => {
     serve({ [endpoint]: error });
     const model = make();
     await model.refresh();
-    expect(model.server).toEqual({ kind: 'failed', message: 'broken' });
+    expect(model.server).toEqual({ kind: 'failed', message });
   });
 
   it('keeps a failed scan apart', async () => {

@@ -1,6 +1,6 @@
 import { ServerConnection } from '@jupyterlab/services';
 
-import { requestAPI } from '../request';
+import { NotJSONError, requestAPI } from '../request';
 
 const settings = ServerConnection.makeSettings({
   baseUrl: 'http://server.test/base/',
@@ -74,7 +74,11 @@ describe('requestAPI', () => {
 
   it('refuses a page that is not JSON', async () => {
     answer('<html>Sign in</html>');
-    await expect(requestAPI('health', settings)).rejects.toThrow('not JSON');
+    const refused = requestAPI('health', settings);
+    await expect(refused).rejects.toBeInstanceOf(NotJSONError);
+    await expect(refused).rejects.toBeInstanceOf(
+      ServerConnection.ResponseError
+    );
   });
 
   it('throws a NetworkError when the server cannot be reached', async () => {

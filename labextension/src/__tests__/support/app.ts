@@ -8,6 +8,7 @@ import {
 } from '@jupyterlab/apputils';
 import { ServerConnection } from '@jupyterlab/services';
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
+import type { ITranslator } from '@jupyterlab/translation';
 import { CommandRegistry } from '@lumino/commands';
 import { Signal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
@@ -60,24 +61,32 @@ export function fakeApp() {
 export type Fake = ReturnType<typeof fakeApp>;
 export const disposables: { dispose(): void }[] = [];
 
-export async function startModel(fake: Fake, registry: unknown = null) {
+export async function startModel(
+  fake: Fake,
+  registry: unknown = null,
+  translator: ITranslator | null = null
+) {
   const model = (await modelPlugin.activate(
     fake.app,
-    registry
+    registry,
+    translator
   )) as OwnershipModel;
   disposables.push(model);
   return model;
 }
 
 /** Activate model and panel; the panel is on the page, hidden as a side bar has it. */
-export async function activate(palette: ICommandPalette | null = null) {
+export async function activate(
+  palette: ICommandPalette | null = null,
+  translator: ITranslator | null = null
+) {
   const fake = fakeApp();
-  const model = await startModel(fake);
+  const model = await startModel(fake, null, translator);
   const restorer = { add: jest.fn() };
   const panel = (await panelPlugin.activate(
     fake.app,
     model,
-    null,
+    translator,
     palette,
     restorer
   )) as OwnershipPanel;

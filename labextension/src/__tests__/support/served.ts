@@ -1,9 +1,11 @@
 import { ServerConnection, type Event } from '@jupyterlab/services';
+import { nullTranslator } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
 
 import { EVENT_SCHEMA } from '../../api';
 import { OwnershipModel } from '../../model';
 import * as request from '../../request';
+import { TRANSLATION_DOMAIN } from '../../tokens';
 import { finding, health, kernel, report } from './samples';
 
 export const serverSettings = ServerConnection.makeSettings();
@@ -56,7 +58,8 @@ export function fakeEvents() {
 const models: OwnershipModel[] = [];
 
 export function make(events?: Event.IManager): OwnershipModel {
-  const model = new OwnershipModel({ serverSettings, events });
+  const trans = nullTranslator.load(TRANSLATION_DOMAIN);
+  const model = new OwnershipModel({ serverSettings, events, trans });
   models.push(model);
   return model;
 }
