@@ -9,6 +9,7 @@ import {
   stopIcon,
   type LabIcon
 } from '@jupyterlab/ui-components';
+import type { CommandRegistry } from '@lumino/commands';
 
 import type { IKernel } from './api';
 import { describe } from './commands';
@@ -70,16 +71,21 @@ export function addKernelCommands(
     describedBy,
     isEnabled: args => {
       const kernel = find(args);
-      return kernel !== undefined && titleOf(kernel).path !== '';
+      return kernel !== undefined && canOpen(commands, titleOf(kernel));
     },
     execute: async args => {
       const kernel = find(args);
       if (kernel) {
-        const { path, type } = titleOf(kernel);
-        await commands.execute(
-          type === 'console' ? 'console:open' : 'docmanager:open',
-          { path }
-        );
+        const title = titleOf(kernel);
+        try {
+          await commands.execute(openerOf(title), { path: title.path });
+        } catch (error) {
+          await showErrorMessage(
+            trans.__('%1 was not opened', title.name),
+            asSentence(messageOf(error, trans)),
+            [Dialog.okButton({ label: trans.__('Close') })]
+          );
+        }
       }
     }
   });
@@ -163,6 +169,19 @@ export function addKernelCommands(
   });
 }
 
+/** The command that opens the document of a kernel. */
+function openerOf({ type }: IKernelTitle): string {
+  return type === 'console' ? 'console:open' : 'docmanager:open';
+}
+
+/** Whether there is a document, and the app has what opens it. */
+export function canOpen(
+  commands: CommandRegistry,
+  title: IKernelTitle
+): boolean {
+  return title.path !== '' && commands.hasCommand(openerOf(title));
+}
+
 const KERNEL_COMMANDS = [
   CommandIDs.openKernel,
   CommandIDs.interruptKernel,
@@ -211,7 +230,12 @@ export function kernelActions(
     const { openKernel, interruptKernel, restartKernel, shutDownKernel } =
       CommandIDs;
     return [
-      action(openKernel, launchIcon, trans.__('Open %1', name), !!title.path),
+      action(
+        openKernel,
+        launchIcon,
+        trans.__('Open %1', name),
+        canOpen(app.commands, title)
+      ),
       action(
         interruptKernel,
         stopIcon,
