@@ -123,10 +123,11 @@ function actionable(model: IOwnershipModel): IFinding[] {
 
 /** A selection of exactly these. */
 function chosen(all: readonly IFinding[], ids: readonly string[]): Selection {
+  const wanted = new Set(ids);
   const selection = new Selection();
   selection.set(all, false);
   selection.set(
-    all.filter(({ id }) => ids.includes(id)),
+    all.filter(({ id }) => wanted.has(id)),
     true
   );
   return selection;

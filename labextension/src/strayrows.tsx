@@ -44,14 +44,13 @@ export function cleaningNote(
   cleaning: ICleaning | null,
   trans: TranslationBundle
 ): string {
-  if (!cleaning?.ids.includes(finding.id)) {
-    return '';
-  }
-  const result = cleaning.results.get(finding.id);
+  const result = cleaning?.results.get(finding.id);
   if (result) {
     return outcome(result, trans);
   }
-  return cleaning.running ? trans.__('Working on it…') : '';
+  return cleaning?.running && cleaning.ids.includes(finding.id)
+    ? trans.__('Working on it…')
+    : '';
 }
 
 /** Two lines for one finding. */
@@ -138,6 +137,19 @@ export function proofRows(
     );
   }
   return rows;
+}
+
+/** The row at the end of a list that has more. */
+export function moreRow(
+  key: string,
+  level: number,
+  hidden: number,
+  trans: TranslationBundle
+): IRow {
+  return {
+    ...textRow(key, level, trans.__('Show more (%1 left)', hidden)),
+    expanded: false
+  };
 }
 
 /** One row for many files. */

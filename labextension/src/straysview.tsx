@@ -10,6 +10,7 @@ import {
   GROUP_FROM,
   fileGroupRow,
   findingRow,
+  moreRow,
   proofRows,
   sorted
 } from './strayrows';
@@ -18,6 +19,13 @@ import { Tree, type IRow } from './tree';
 import { isStray } from './words';
 
 const FILES = 'files';
+const OTHERS = 'others';
+
+/**
+ * So many rows of a list are shown at first, and more on demand. 5,000 at once take a
+ * browser more than a second, and a third of one for each key that is pressed in them.
+ */
+const PAGE = 200;
 
 export interface IStraysViewProps {
   model: IOwnershipModel;
@@ -36,6 +44,7 @@ export function StraysView(props: IStraysViewProps): React.ReactElement {
   const { strays, server } = model;
   const [held, setHeld] = React.useState(false);
   const [open, setOpen] = React.useState<ReadonlySet<string>>(new Set());
+  const [pages, setPages] = React.useState<Record<string, number>>({});
   const shown = React.useRef<ISteady<IFinding>[]>([]);
   // Also when there is nothing to point at: a stray of later must not take the focus.
   React.useEffect(() => {
@@ -95,9 +104,25 @@ export function StraysView(props: IStraysViewProps): React.ReactElement {
       rows.push(...proofRows(item, level + 1, trans));
     }
   };
+  const addSome = (
+    list: string,
+    entries: readonly ISteady<IFinding>[],
+    level: number
+  ) => {
+    const count = pages[list] ?? 1;
+    const hidden = entries.length - count * PAGE;
+    entries.slice(0, count * PAGE).forEach(entry => add(entry, level));
+    if (hidden > 0) {
+      // Each has a key of its own: the first row that comes takes its place and its focus.
+      rows.push({
+        ...moreRow(`${list}/more${count}`, level, hidden, trans),
+        onExpand: () => setPages({ ...pages, [list]: count + 1 })
+      });
+    }
+  };
   const files = shown.current.filter(({ item }) => item.kind === 'stale_file');
   const others = shown.current.filter(({ item }) => item.kind !== 'stale_file');
-  others.forEach(entry => add(entry, 1));
+  addSome(OTHERS, others, 1);
   if (files.length >= GROUP_FROM) {
     const items = files.map(({ item }) => item);
     const expanded = open.has(FILES);
@@ -111,7 +136,7 @@ export function StraysView(props: IStraysViewProps): React.ReactElement {
       ...fileGroupRow(items, trans)
     });
     if (expanded) {
-      files.forEach(entry => add(entry, 2));
+      addSome(FILES, files, 2);
     }
   } else {
     files.forEach(entry => add(entry, 1));

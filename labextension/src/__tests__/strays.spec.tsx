@@ -143,6 +143,31 @@ describe('the section of strays', () => {
     expect(section.checked()).toEqual([]);
   });
 
+  it('shows some of very many, and more on demand', async () => {
+    const many = <T,>(count: number, make: (index: number) => T) =>
+      Array.from({ length: count }, (_, index) => make(index));
+    const section = await show(
+      new FakeModel().found(
+        ...many(250, index => finding(`k${index}`)),
+        ...many(5000, index => staleFile(`f${index}`, { age_s: -index }))
+      )
+    );
+    expect(rows(section.node)).toHaveLength(202);
+    await click(row(section.node, 'Show more (50 left)'));
+    expect(rows(section.node)).toHaveLength(251);
+    await click(row(section.node, '5000 files'));
+    expect(rows(section.node)).toHaveLength(452);
+    row(section.node, 'Show more (4800 left)').focus();
+    await frames();
+    await press('Enter');
+    expect(rows(section.node)).toHaveLength(652);
+    expect(row(section.node, 'Show more (4600 left)')).toBeTruthy();
+    // The reader goes on where the list had ended.
+    expect(nameOf(document.activeElement!)).toContain('kernel-f200.json');
+    // What is not shown is chosen all the same, as its group says.
+    expect(section.checked()).toHaveLength(5250);
+  });
+
   it('holds no row that was taken away from under the pointer', async () => {
     const model = new FakeModel().found(finding('k'), finding('l'));
     const section = await show(model);
