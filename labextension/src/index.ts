@@ -216,11 +216,6 @@ const statusPlugin: JupyterFrontEndPlugin<void> = {
       return;
     }
     const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    const item = new StatusItem(
-      model,
-      trans,
-      () => void app.commands.execute(CommandIDs.show, { strays: true })
-    );
     let registered: IDisposable | null = null;
     void followSettings(registry, ({ showInStatusBar }) => {
       if (!showInStatusBar) {
@@ -228,7 +223,12 @@ const statusPlugin: JupyterFrontEndPlugin<void> = {
         registered = null;
       } else if (!registered) {
         registered = statusBar.registerStatusItem(`${NAMESPACE}:strays`, {
-          item,
+          // The status bar disposes of it when it is taken out.
+          item: new StatusItem(
+            model,
+            trans,
+            () => void app.commands.execute(CommandIDs.show, { strays: true })
+          ),
           align: 'left',
           rank: 900,
           isActive: () => strayCount(model) > 0,

@@ -1,11 +1,11 @@
 import { Notification } from '@jupyterlab/apputils';
 import type { IRunningSessions } from '@jupyterlab/running';
+import type { IStatusBar } from '@jupyterlab/statusbar';
 import { SidePanel } from '@jupyterlab/ui-components';
 import { DisposableDelegate } from '@lumino/disposable';
 import { Widget } from '@lumino/widgets';
 import { CommandIDs } from '..';
 import { EVENT_SCHEMA } from '../api';
-import type { StatusItem } from '../statusitem';
 import { click, frames, until } from './support/fakes';
 import { exit, health, report } from './support/samples';
 import {
@@ -282,7 +282,14 @@ describe('the item of the status bar', () => {
     const fake = fakeApp();
     const model = await startModel(fake);
     const removed = jest.fn();
-    const registerStatusItem = jest.fn(() => new DisposableDelegate(removed));
+    // As that of JupyterLab, which disposes of what it was given.
+    const registerStatusItem = jest.fn(
+      (_: string, { item }: IStatusBar.IItem) =>
+        new DisposableDelegate(() => {
+          item.dispose();
+          removed();
+        })
+    );
     const { loaded, registry } = settings(composite);
     statusPlugin.activate(
       fake.app,
@@ -298,13 +305,10 @@ describe('the item of the status bar', () => {
   it('is there while there are strays, and only then', async () => {
     const { commands, loaded, model, registerStatusItem, removed } =
       await start();
-    const options = (registerStatusItem.mock.calls as unknown[][])[0][1] as {
-      item: StatusItem;
-      isActive: () => boolean;
-    };
-    expect(options.isActive()).toBe(false);
+    const options = registerStatusItem.mock.calls[0][1];
+    expect(options.isActive?.()).toBe(false);
     await model.refreshStrays();
-    expect(options.isActive()).toBe(true);
+    expect(options.isActive?.()).toBe(true);
     Widget.attach(options.item, document.body);
     disposables.unshift(options.item);
     await frames();
@@ -315,6 +319,11 @@ describe('the item of the status bar', () => {
     loaded.composite = { showInStatusBar: false };
     loaded.changed.emit();
     expect(removed).toHaveBeenCalledTimes(1);
+    loaded.composite = { showInStatusBar: true };
+    loaded.changed.emit();
+    const { item } = registerStatusItem.mock.calls[1][1];
+    expect(item.isDisposed).toBe(false);
+    disposables.unshift(item);
   });
 
   it('is left out where there is no status bar', async () => {
