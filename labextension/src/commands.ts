@@ -23,6 +23,7 @@ export function addCommands(
   trans: TranslationBundle
 ): void {
   const { commands, shell } = app;
+  let asked: Promise<void> | null = null;
   const inToolbar = describe({
     toolbar: ['boolean', trans.__('Shown in a toolbar')]
   });
@@ -59,14 +60,16 @@ export function addCommands(
     caption: trans.__('Scan for strays and stale files now'),
     icon: args => (args.toolbar ? searchIcon : undefined),
     describedBy: inToolbar,
-    isEnabled: () => !model.scanning && model.server.kind !== 'off',
+    // Also during a scan: a button that is switched off loses the keyboard, and a look of
+    // the poll is a scan, too.
+    isEnabled: () => model.server.kind !== 'off',
     execute: async args => {
       if (!args.toolbar) {
         // What comes of it is said in the panel.
         shell.activateById(panel().id);
       }
       panel().announceScan();
-      await model.scan();
+      await (asked ??= model.scan().finally(() => (asked = null)));
     }
   });
   commands.addCommand(CommandIDs.clean, {

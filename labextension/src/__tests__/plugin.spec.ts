@@ -150,6 +150,24 @@ describe('the panel', () => {
     expect(texts).toEqual(['', text, '']);
   });
 
+  it('keeps the scan button on while it scans, and scans once', async () => {
+    const { commands, model } = await activate();
+    const looked = model.refreshStrays();
+    expect(model.scanning).toBe(true);
+    expect(commands.isEnabled(CommandIDs.scan)).toBe(true);
+    const toolbar = { toolbar: true };
+    await Promise.all([
+      looked,
+      commands.execute(CommandIDs.scan, toolbar),
+      commands.execute(CommandIDs.scan, toolbar)
+    ]);
+    const scans = () =>
+      asked.mock.calls.filter(([path]) => path === 'strays?refresh=1');
+    expect(scans()).toHaveLength(1);
+    await commands.execute(CommandIDs.scan, toolbar);
+    expect(scans()).toHaveLength(2);
+  });
+
   it('has the keyboard once it is activated', async () => {
     const { panel } = await activate();
     panel.show();
