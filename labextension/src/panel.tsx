@@ -77,7 +77,6 @@ export class OwnershipPanel extends SidePanel implements IOwnershipPanel {
   }
 
   revealKernel(kernelId: string): void {
-    this._kernels.show();
     (this.content as AccordionPanel).expand(1);
     this._kernels.reveal(kernelId);
   }

@@ -1,4 +1,5 @@
 import { type ICommandPalette, type IPaletteItem } from '@jupyterlab/apputils';
+import type { AccordionPanel } from '@lumino/widgets';
 import plugins, { CommandIDs, IOwnershipModel, PANEL_ID } from '..';
 import { EVENT_SCHEMA } from '../api';
 import { frames, nameOf, until } from './support/fakes';
@@ -166,6 +167,24 @@ describe('the panel', () => {
     expect(scans()).toHaveLength(1);
     await commands.execute(CommandIDs.scan, toolbar);
     expect(scans()).toHaveLength(2);
+  });
+
+  it('opens the section of what it points at', async () => {
+    const { commands, panel } = await activate();
+    panel.show();
+    const content = panel.content as AccordionPanel;
+    content.collapse(1);
+    content.collapse(2);
+    await commands.execute(CommandIDs.show, { kernelId: 'a' });
+    await commands.execute(CommandIDs.show, { strays: true });
+    expect(
+      content.titles.map(title => title.getAttribute('aria-expanded'))
+    ).toEqual(['true', 'true', 'true']);
+    expect(content.widgets.map(({ isHidden }) => isHidden)).toEqual([
+      false,
+      false,
+      false
+    ]);
   });
 
   it('has the keyboard once it is activated', async () => {
