@@ -14,6 +14,7 @@ import {
   type IProcess,
   type IReport
 } from './api';
+import { ReportAnswers } from './answers';
 import { cleanInParts } from './cleaning';
 import { isMissing, messageOf, requestAPI } from './request';
 import {
@@ -82,7 +83,7 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
   }
 
   get strays(): StrayState {
-    return this._strays;
+    return this._strays.state;
   }
 
   get scanning(): boolean {
@@ -211,7 +212,7 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
     if (server.kind === 'off') {
       // What was known is not true any more; after a mere failure it may be.
       this._kernels = null;
-      this._strays = { kind: 'unknown' };
+      this._strays.state = { kind: 'unknown' };
     }
     this._emit();
     if (server.kind !== 'health') {
@@ -296,13 +297,14 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
   }
 
   private async _fetchStrays(endpoint: string): Promise<void> {
+    const take = this._strays.ask();
     this._scans += 1;
     this._emit();
     try {
       const report = await requestAPI<IReport>(endpoint, this._settings);
-      this._strays = { kind: 'report', report };
+      take({ kind: 'report', report });
     } catch (error) {
-      this._strays = { kind: 'failed', message: messageOf(error, this._trans) };
+      take({ kind: 'failed', message: messageOf(error, this._trans) });
     }
     this._scans -= 1;
     this._emit();
@@ -374,7 +376,7 @@ export class OwnershipModel implements IOwnershipModel, IDisposable {
   private _kernels: readonly IKernel[] | null = null;
   private _kernelsAt = 0;
   private _processes = new Map<string, ProcessState>();
-  private _strays: StrayState = { kind: 'unknown' };
+  private _strays = new ReportAnswers();
   private _scans = 0;
   private _cleaning: ICleaning | null = null;
   private _lastClean: Promise<ICleaning> | null = null;

@@ -2,7 +2,7 @@ import { ServerConnection } from '@jupyterlab/services';
 
 import { NotJSONError } from '../request';
 import { until } from './support/fakes';
-import { processOf } from './support/samples';
+import { finding, processOf, report } from './support/samples';
 import {
   fakeEvents,
   make,
@@ -88,6 +88,49 @@ describe('OwnershipModel', () => {
     expect(model.strays).toMatchObject({
       report: { findings: [{ id: 'fresh' }] }
     });
+  });
+
+  it.each([
+    ['an older report', (old: unknown) => old],
+    [
+      'a failure',
+      () => {
+        throw new Error('lost');
+      }
+    ]
+  ])('is not taken back by %s that comes late', async (_, answer) => {
+    let late: () => void = () => undefined;
+    const old = report([], { scanned_at: 100 });
+    const fresh = report([finding('fresh')], { scanned_at: 200 });
+    const overtaken = new Promise<void>(resolve => (late = resolve));
+    serve({
+      strays: () => overtaken.then(() => answer(old)),
+      'strays?refresh=1': fresh
+    });
+    const model = make();
+    const first = model.refreshStrays();
+    await model.scan();
+    late();
+    await first;
+    expect(model.strays).toEqual({ kind: 'report', report: fresh });
+    expect(model.scanning).toBe(false);
+  });
+
+  it('replaces an older report that has overtaken it', async () => {
+    let late: () => void = () => undefined;
+    const old = report([], { scanned_at: 100 });
+    const fresh = report([finding('fresh')], { scanned_at: 200 });
+    serve({
+      strays: old,
+      'strays?refresh=1': new Promise(resolve => (late = () => resolve(fresh)))
+    });
+    const model = make();
+    const scanned = model.scan();
+    await model.refreshStrays();
+    expect(model.strays).toEqual({ kind: 'report', report: old });
+    late();
+    await scanned;
+    expect(model.strays).toEqual({ kind: 'report', report: fresh });
   });
 
   it('stays silent once disposed', async () => {
