@@ -30,6 +30,19 @@ export function KernelsView(props: IKernelsViewProps): React.ReactElement {
   const processes = React.useRef(new Map<string, ISteady<IProcess>[]>());
 
   const { kernels } = model;
+  // It is looked for in the next list, too, and then no more: a kernel that comes back
+  // much later must not take the focus.
+  const { reveal, onRevealed } = props;
+  const since = React.useRef(model.kernelsAt);
+  React.useEffect(() => {
+    since.current = model.kernelsAt;
+  }, [reveal]);
+  React.useEffect(() => {
+    const isThere = kernels?.some(({ kernel_id }) => kernel_id === reveal);
+    if (reveal && !isThere && model.kernelsAt !== since.current) {
+      onRevealed();
+    }
+  });
   shown.current = steady(
     shown.current,
     kernels ?? [],

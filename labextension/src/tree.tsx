@@ -77,8 +77,8 @@ export function Tree(props: ITreeProps): React.ReactElement {
         taken.current = focusKey;
         focusRow(target);
         onFocused?.();
+        return;
       }
-      return;
     }
     const lost = focused.current !== null && !focused.current.isConnected;
     if (lost && document.activeElement === document.body) {
@@ -89,6 +89,16 @@ export function Tree(props: ITreeProps): React.ReactElement {
       )?.focus();
     }
   });
+
+  // Nor does it when the tree goes with its last row: then its section has the focus.
+  React.useLayoutEffect(() => {
+    const tree = root.current;
+    return () => {
+      if (tree?.contains(document.activeElement)) {
+        focusFor(tree.closest<HTMLElement>('.jp-OwnedKernels-section'));
+      }
+    };
+  }, []);
 
   // No pointer leaves what is taken away from under it.
   React.useEffect(() => () => onHold(false), [onHold]);
@@ -249,6 +259,19 @@ function Row(props: {
       )}
     </div>
   );
+}
+
+/** Give something the focus once that is no stop of Tab, and shall not become one. */
+function focusFor(element: HTMLElement | null): void {
+  if (element) {
+    element.tabIndex = -1;
+    element.addEventListener(
+      'blur',
+      () => element.removeAttribute('tabindex'),
+      { once: true }
+    );
+    element.focus();
+  }
 }
 
 /** The row above, one level up; the row itself when there is none. */

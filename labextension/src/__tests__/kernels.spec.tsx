@@ -256,6 +256,22 @@ describe('the section of kernels', () => {
   });
 });
 
+it('forgets a kernel that was to be shown and was not there', async () => {
+  const model = withKernels(kernel('a'), kernel('c'));
+  const section = await show(model);
+  section.reveal('b');
+  await frames();
+  rows(section.node)[1].focus();
+  model.kernels = [kernel('a')];
+  model.kernelsAt += 1000;
+  await model.tell();
+  // The next row has the keyboard, although another one was looked for.
+  expect(nameOf(document.activeElement!)).toContain('a.ipynb');
+  model.kernels = [kernel('a'), kernel('b')];
+  await model.tell();
+  expect(nameOf(document.activeElement!)).toContain('a.ipynb');
+});
+
 describe('the keyboard', () => {
   const current = () => nameOf(document.activeElement!).split(',')[0];
 

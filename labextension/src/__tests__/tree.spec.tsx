@@ -1,8 +1,12 @@
+import { nullTranslator } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import React from 'react';
 
+import { StraysSection } from '../sections';
+import { TRANSLATION_DOMAIN } from '../tokens';
 import { Tree, type IRow } from '../tree';
-import { attach, rows } from './support/fakes';
+import { attach, FakeModel, rows } from './support/fakes';
+import { finding } from './support/samples';
 
 async function show(all: readonly IRow[]): Promise<Element> {
   const tree = <Tree label="tree" rows={all} onHold={() => undefined} />;
@@ -50,5 +54,24 @@ describe('a tree', () => {
     const all = Array.from({ length: count }, (_, at) => row(String(at)));
     expect(rows(await show(all))).toHaveLength(count);
     expect(looks).toBeLessThan(10 * count);
+  });
+
+  it('leaves the keyboard in its section when it goes away', async () => {
+    const model = new FakeModel().found(finding('k'));
+    const section = new StraysSection(
+      model,
+      nullTranslator.load(TRANSLATION_DOMAIN),
+      () => undefined
+    );
+    const { node } = await attach(section);
+    rows(node)[0].focus();
+    await model.found().tell();
+    expect(rows(node)).toHaveLength(0);
+    expect(document.activeElement).toBe(node);
+    node.blur();
+    expect(node.hasAttribute('tabindex')).toBe(false);
+    await model.found(finding('k')).tell();
+    await model.found().tell();
+    expect(document.activeElement).toBe(document.body);
   });
 });
