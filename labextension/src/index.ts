@@ -184,6 +184,7 @@ const notificationPlugin: JupyterFrontEndPlugin<void> = {
         await sessions.refreshRunning().catch(() => undefined);
         return kernelTitle(kernel, sessions.running()).name;
       },
+      baseUrl: app.serviceManager.serverSettings.baseUrl,
       memory: window.localStorage
     });
     const settings = followSettings(
@@ -224,11 +225,12 @@ const statusPlugin: JupyterFrontEndPlugin<void> = {
       } else if (!registered) {
         registered = statusBar.registerStatusItem(`${NAMESPACE}:strays`, {
           // The status bar disposes of it when it is taken out.
-          item: new StatusItem(
-            model,
-            trans,
-            () => void app.commands.execute(CommandIDs.show, { strays: true })
-          ),
+          item: new StatusItem(model, trans, () => {
+            // The panel, which has the command, may be switched off alone.
+            if (app.commands.hasCommand(CommandIDs.show)) {
+              void app.commands.execute(CommandIDs.show, { strays: true });
+            }
+          }),
           align: 'left',
           rank: 900,
           isActive: () => strayCount(model) > 0,

@@ -1,6 +1,7 @@
 import { Notification } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import type { IOwnershipEvent } from './api';
 import { asSentence } from './format';
@@ -17,6 +18,8 @@ export namespace Notifier {
     trans: TranslationBundle;
     /** What a person calls a kernel. */
     nameOf: (kernelId: string) => Promise<string>;
+    /** Of the server: those behind one hub share the memory. */
+    baseUrl: string;
     /** Keeps which start of a server was told of. */
     memory: Pick<Storage, 'getItem' | 'setItem'>;
   }
@@ -35,14 +38,14 @@ export class Notifier {
 
   /** Tell of what the last start of the server has found and ended, unless it was told. */
   async start(): Promise<void> {
-    const { model, memory } = this._options;
+    const { baseUrl, model, memory } = this._options;
     await model.refresh();
     const { server } = model;
     if (!this.strays || server.kind !== 'health' || !server.health.owner) {
       return;
     }
     const { owner_id, started_at } = server.health.owner;
-    const key = `${NAMESPACE}:told`;
+    const key = `${NAMESPACE}:told:${baseUrl}`;
     if (memory.getItem(key) === owner_id) {
       return;
     }
@@ -89,7 +92,7 @@ export class Notifier {
   }
 
   private _tellStrays(count: number): void {
-    const { commands, trans } = this._options;
+    const { trans } = this._options;
     this._strayNotice = Notification.warning(
       trans._n(
         '%1 stray was found: its owner is gone, and it still runs.',
@@ -98,15 +101,10 @@ export class Notifier {
       ),
       {
         autoClose: false,
-        actions: [
-          {
-            label: trans.__('Show'),
-            caption: trans.__('Show the strays in the panel Kernel Ownership'),
-            callback: () => {
-              void commands.execute(CommandIDs.show, { strays: true });
-            }
-          }
-        ]
+        actions: this._show(
+          trans.__('Show the strays in the panel Kernel Ownership'),
+          { strays: true }
+        )
       }
     );
   }
@@ -115,7 +113,7 @@ export class Notifier {
     kernel_id,
     exit
   }: IOwnershipEvent): Promise<void> {
-    const { commands, nameOf, trans } = this._options;
+    const { nameOf, trans } = this._options;
     if (!kernel_id || !isDeath(exit)) {
       return;
     }
@@ -129,18 +127,30 @@ export class Notifier {
       trans.__('The kernel of %1 died: %2', name, asSentence(exit.summary)),
       {
         autoClose: false,
-        actions: [
-          {
-            label: trans.__('Show'),
-            caption: trans.__('Show the kernel in the panel Kernel Ownership'),
-            callback: () => {
-              void commands.execute(CommandIDs.show, { kernelId: kernel_id });
-            }
-          }
-        ]
+        actions: this._show(
+          trans.__('Show the kernel in the panel Kernel Ownership'),
+          { kernelId: kernel_id }
+        )
       }
     );
     this._told.set(kernel_id, id);
+  }
+
+  /** The way to more: none without the panel, which may be switched off alone. */
+  private _show(
+    caption: string,
+    args: ReadonlyPartialJSONObject
+  ): Notification.IAction[] {
+    const { commands, trans } = this._options;
+    return commands.hasCommand(CommandIDs.show)
+      ? [
+          {
+            label: trans.__('Show'),
+            caption,
+            callback: () => void commands.execute(CommandIDs.show, args)
+          }
+        ]
+      : [];
   }
 
   /** What was told of is cleaned: by this page or by somebody else. */

@@ -3,6 +3,7 @@ import type { IRunningSessions } from '@jupyterlab/running';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { kernelIcon } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { ISignal } from '@lumino/signaling';
 import type { Panel, Widget } from '@lumino/widgets';
 
@@ -83,13 +84,19 @@ export class StrayManager implements IRunningSessions.IManager {
       detail: () => facts.filter(Boolean).join(' · '),
       context: finding.id,
       className: 'jp-OwnedKernels-runningItem',
-      open: () => {
-        void this._commands.execute(CommandIDs.show, { strays: true });
-      },
-      shutdown: () => {
-        void this._commands.execute(CommandIDs.clean, { ids: [finding.id] });
-      }
+      open: this._command(CommandIDs.show, { strays: true }),
+      shutdown: this._command(CommandIDs.clean, { ids: [finding.id] })
     };
+  }
+
+  /** Undefined without the panel, which has the commands: it may be switched off alone. */
+  private _command(
+    id: string,
+    args: ReadonlyPartialJSONObject
+  ): (() => void) | undefined {
+    return this._commands.hasCommand(id)
+      ? () => void this._commands.execute(id, args)
+      : undefined;
   }
 }
 

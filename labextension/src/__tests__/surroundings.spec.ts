@@ -2,6 +2,7 @@ import { Notification } from '@jupyterlab/apputils';
 import type { IRunningSessions } from '@jupyterlab/running';
 import type { IStatusBar } from '@jupyterlab/statusbar';
 import { SidePanel } from '@jupyterlab/ui-components';
+import type { CommandRegistry } from '@lumino/commands';
 import { DisposableDelegate } from '@lumino/disposable';
 import { Widget } from '@lumino/widgets';
 import { CommandIDs } from '..';
@@ -21,6 +22,13 @@ import {
   holdCleanup,
   type Fake
 } from './support/app';
+
+/** Those that the other plugins use; the panel has them. */
+function addPanelCommands(commands: CommandRegistry): void {
+  for (const id of [CommandIDs.show, CommandIDs.clean]) {
+    commands.addCommand(id, { execute: jest.fn() });
+  }
+}
 
 describe('the section of the Running panel', () => {
   async function start(composite: object = {}) {
@@ -52,9 +60,13 @@ describe('the section of the Running panel', () => {
     expect(item.labelTitle?.()).toContain('its owner is gone');
     expect(item.detail?.()).toBe('2.0 kB · 1 h');
     expect(item.icon()).toBeDefined();
+    // The panel has these commands; without it there is nothing to press.
+    expect([item.open, item.shutdown]).toEqual([undefined, undefined]);
+    addPanelCommands(commands);
     const executed = jest.spyOn(commands, 'execute').mockResolvedValue(null);
-    item.open?.();
-    item.shutdown?.();
+    const [able] = manager.running({ mode: 'list' });
+    able.open?.();
+    able.shutdown?.();
     expect(executed.mock.calls).toEqual([
       [CommandIDs.show, { strays: true }],
       [CommandIDs.clean, { ids: ['k'] }]
@@ -133,8 +145,7 @@ describe('notifications', () => {
   const messages = () =>
     Notification.manager.notifications.map(({ message }) => message);
 
-  async function start(composite: object = {}) {
-    const fake = fakeApp();
+  async function start(composite: object = {}, fake = fakeApp()) {
     const model = await startModel(fake);
     await model.refresh();
     notificationPlugin.activate(
@@ -167,7 +178,10 @@ describe('notifications', () => {
         { event: 'ended', at: now, count: null }
       ]
     };
-    const { commands } = await start();
+    const fake = fakeApp();
+    const { commands } = fake;
+    addPanelCommands(commands);
+    await start({}, fake);
     expect(messages()).toEqual([
       '1 stray was found: its owner is gone, and it still runs.',
       '2 processes of owners that had died were ended.'
@@ -180,6 +194,29 @@ describe('notifications', () => {
     Notification.dismiss();
     await start();
     expect(messages()).toEqual([]);
+    // Another server behind the same hub has its own start.
+    answers.health = health({ owner: { ...health().owner!, owner_id: 'b' } });
+    const other = fakeApp();
+    Object.assign(other.serviceManager.serverSettings, {
+      baseUrl: 'http://hub/user/ada/b/'
+    });
+    await start({}, other);
+    expect(messages()).toHaveLength(2);
+    Notification.dismiss();
+    answers.health = health();
+    await start();
+    expect(messages()).toEqual([]);
+  });
+
+  it('have no way to a panel that is switched off', async () => {
+    const fake = await start();
+    await die(fake);
+    const { notifications } = Notification.manager;
+    expect(notifications).toHaveLength(2);
+    expect(notifications.map(({ options }) => options.actions)).toEqual([
+      [],
+      []
+    ]);
   });
 
   it('of strays vanish with the strays', async () => {
@@ -239,6 +276,7 @@ describe('notifications', () => {
   it('tell once why a kernel died, with a way to it', async () => {
     answers.strays = report([]);
     const fake = await start();
+    addPanelCommands(fake.commands);
     await die(fake);
     expect(messages()).toEqual([
       'The kernel of a.ipynb died: killed by SIGKILL.'
@@ -314,6 +352,9 @@ describe('the item of the status bar', () => {
     await frames();
     expect(options.item.node.textContent).toBe('1 stray');
     const executed = jest.spyOn(commands, 'execute').mockResolvedValue(null);
+    await click(options.item.node.querySelector('button'));
+    expect(executed).not.toHaveBeenCalled();
+    addPanelCommands(commands);
     await click(options.item.node.querySelector('button'));
     expect(executed).toHaveBeenCalledWith(CommandIDs.show, { strays: true });
     loaded.composite = { showInStatusBar: false };
