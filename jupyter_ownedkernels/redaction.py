@@ -52,8 +52,6 @@ def redact(argv: Sequence[str], secrets: Iterable[str] = ()) -> list[str]:
     ``secrets`` are masked wherever they stand.
     """
     known = [one for one in secrets if len(one) >= _SHORTEST_SECRET]
-    # A known secret that stands across the end of what is shown is to be found whole.
-    longest = _LONGEST_ARGUMENT + max(map(len, known), default=0)
     found: list[str] = []
     before = ""
     for argument in argv[:_MOST_ARGUMENTS]:
@@ -61,16 +59,24 @@ def redact(argv: Sequence[str], secrets: Iterable[str] = ()) -> list[str]:
             found.append(MASK)
         else:
             in_shell = _SHELL.fullmatch(before) is not None
-            found.append(_redacted(argument[:longest], known, in_shell)[:_LONGEST_ARGUMENT])
+            found.append(_redacted(argument, known, in_shell)[:_LONGEST_ARGUMENT])
         before = argument
     if len(argv) > _MOST_ARGUMENTS:
         found.append("…")
     return found
 
 
-def _redacted(text: str, known: list[str], in_shell: bool) -> str:
+def _redacted(argument: str, known: list[str], in_shell: bool) -> str:
+    text = argument[:_LONGEST_ARGUMENT]
     for secret in known:
         text = text.replace(secret, MASK)
+    # What has this length may have been cut by an earlier look, too.
+    if len(argument) >= _LONGEST_ARGUMENT:
+        text = _without_beginnings(text, known)
+        rest = _WORD.match(argument, _LONGEST_ARGUMENT)
+        if rest is not None and "@" in rest[0]:
+            # The end of a user and password that begin in what is shown.
+            text += "@"
     alone = _ASSIGNMENT.fullmatch(text)
     if alone is not None and (alone[2] or not in_shell):
         text = alone[1] + MASK
@@ -80,6 +86,19 @@ def _redacted(text: str, known: list[str], in_shell: bool) -> str:
         text = _WORD.sub(lambda word: _without_users(word[0]), text)
     # A name of a file or an argument may hold any byte; JSON may not.
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _without_beginnings(text: str, known: list[str]) -> str:
+    """A text that was cut, without the beginning of a known secret at its end."""
+    shown = len(text)
+    for secret in known:
+        place = text.find(secret[:_SHORTEST_SECRET], max(0, len(text) - len(secret)))
+        while place >= 0:
+            if secret.startswith(text[place:]):
+                shown = min(shown, place)
+                break
+            place = text.find(secret[:_SHORTEST_SECRET], place + 1)
+    return text if shown == len(text) else text[:shown] + MASK
 
 
 def _mask(match: re.Match[str]) -> str:

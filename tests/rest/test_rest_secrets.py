@@ -159,11 +159,35 @@ def test_nothing_of_a_secret_is_shown(form: Callable[[str], list[str]], between:
     assert "planted" not in shown, form(secret)
 
 
-def test_a_known_secret_is_found_across_the_end_of_what_is_shown() -> None:
+@pytest.mark.parametrize("before", ["x" * 4080, "0123456789" * 500, "x" * 4070 + "0123"])
+def test_a_known_secret_is_found_across_the_end_of_what_is_shown(before: str) -> None:
     known = "0123456789" * 5
-    (shown,) = redact(["x" * 4080 + known], [known])
-    assert "0123" not in shown
+    (shown,) = redact([before + known], [known, "other"])
+    assert not shown.endswith(tuple("0123456789"))
     assert len(shown) <= 4096
+    # As in the report of a scan, which was cut by who knows no secrets.
+    (shown,) = redact(redact(["x" * 4080 + known]), ["other", known])
+    assert "0123" not in shown
+
+
+@pytest.mark.parametrize("shown_before", [0, 4000, 4081])
+@pytest.mark.parametrize("beyond", ["@host/path", "more@host", "/@/" + "x" * 100_000 + "@host"])
+def test_a_password_in_a_url_is_found_across_the_end_of_what_is_shown(
+    shown_before: int, beyond: str
+) -> None:
+    for user in ("https://me:", "https://"):
+        url = user.rjust(shown_before + len(user), "x")
+        secret = "planted" * 1000
+        (shown,) = redact([url + secret[: 4096 - len(url)] + beyond])
+        assert "plant" not in shown
+        assert shown.startswith(f"{url[: -len(user)]}https://{MASK}"[:4096])
+        assert len(shown) <= 4096
+
+
+def test_a_long_url_without_a_user_is_shown() -> None:
+    for rest in ("", " me@host", "?to=me@host"):
+        url = "https://host/" + "x" * 5000 + rest
+        assert redact([url]) == [url[:4096]]
 
 
 @pytest.mark.parametrize(
