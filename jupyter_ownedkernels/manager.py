@@ -207,6 +207,9 @@ class OwnedKernelManager(AsyncMappingKernelManager):
         self._check_kernel_id(kernel_id)
         kernel = self.get_kernel(kernel_id)
         await self._settled(kernel_id)
+        if self._kernels.get(kernel_id) is not kernel:
+            # It has ended meanwhile. The turn that would be made for it now, nobody takes away.
+            return None
         turn = self._turn(kernel_id)
         await turn.acquire()
         return await self._going_on.finish(self._restart(kernel_id, kernel, now, turn))

@@ -68,6 +68,7 @@ async def test_a_restart_in_the_same_breath_as_the_end(jp_serverapp: ServerApp) 
     assert await manager.restart_kernel(kernel_id) is None
     assert kernel_id not in manager
     assert not kernel.turn.locked()
+    assert manager._turns == {}
     assert ends() == [("ended", "shutdown")]
 
 
