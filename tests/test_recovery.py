@@ -239,15 +239,37 @@ def test_files_of_dead_servers_go_with_their_journals(workspace: Workspace) -> N
 
 def test_it_tells_what_it_did_and_the_history_keeps_it(workspace: Workspace) -> None:
     killed_with_helpers(workspace, "core")
+    (dead,) = (journal.read(path) for path in journal.find(folders(workspace)))
     done = recover(workspace)
     assert done.owners == 1
     assert len(done.files) == 1
     assert done.message == ("ended 4 processes of 1 kernel whose owner has died, removed 1 file")
     assert done.to_json()["message"] == done.message
     newest = journal.history(folders(workspace), 10)
-    ended = next(entry for entry in newest if entry.kernel_id == done.kernels[0])
+    (ended,) = (
+        entry for entry in newest if (entry.event, entry.kernel_id) == ("ended", done.kernels[0])
+    )
     assert (ended.cause, ended.by) == ("owner-died", "recovery")
-    assert any(entry.event == "recovered" and entry.count == 4 for entry in newest)
+    (told,) = (
+        entry
+        for entry in newest
+        if (entry.event, entry.kernel_id) == ("recovered", ended.kernel_id)
+    )
+    assert (told.count, told.kernel_name) == (4, "core")
+    assert dead.owner is not None
+    assert dead.owner.identity is not None
+    whose = f"left by process {dead.owner.identity.pid}"
+    assert told.message == f"ended 4 processes and removed 1 file of 1 kernel, {whose}"
+
+
+def test_a_recovery_of_several_kernels_is_of_none_of_them(workspace: Workspace) -> None:
+    killed_with_helpers(workspace, "core", "fork")
+    done = recover(workspace)
+    newest = journal.history(folders(workspace), 3)
+    (told,) = (entry for entry in newest if entry.event == "recovered")
+    assert (told.kernel_id, told.count) == (None, done.processes)
+    assert told.message is not None
+    assert told.message.startswith(f"ended {done.processes} processes and removed 2 files of 2 k")
 
 
 @pytest.mark.parametrize("stopped", [False, True])

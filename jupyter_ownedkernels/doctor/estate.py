@@ -44,6 +44,8 @@ class Estate:
     view: JournalView
     ended: set[Target] = field(default_factory=set)
     """Processes that were ended for it."""
+    settled: set[str] = field(default_factory=set)
+    """Launches whose end was put on record for it."""
     files: list[tuple[str, Removal]] = field(default_factory=list)
     doubts: dict[str, str] = field(default_factory=dict)
     """Connection files that stay, and why: something may use them, or it failed."""
@@ -56,6 +58,29 @@ class Estate:
     def owner_id(self) -> str:
         assert self.view.owner is not None
         return self.view.owner.owner_id
+
+    @property
+    def message(self) -> str:
+        """What was done, for a person who reads the history."""
+        owner = self.view.owner
+        removed = sum(removal.removed for _, removal in self.files)
+        done = [f"ended {_count(len(self.ended), 'process', 'processes')}"] if self.ended else []
+        done += [f"removed {_count(removed, 'file')}"] if removed else []
+        text = " and ".join(done) or "removed nothing"
+        kernels = {
+            launch.kernel_id
+            for launch in self.view.launches.values()
+            if launch.launch_id in self.settled
+        }
+        text += f" of {_count(len(kernels), 'kernel')}" if kernels else ""
+        if owner is not None and owner.identity is not None:
+            text += f", left by process {owner.identity.pid}"
+            text += f" ({owner.url})" if owner.url else ""
+        return text
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 class Estates:
@@ -197,7 +222,10 @@ class Estates:
         if left.core or keeper_left or not _proven_gone(launch, owners.table):
             return False
         survivors = survivors_of(left, ended)
-        return estate.claim.ended(launch.launch_id, _exit(launch), survivors, by="recovery")
+        if not estate.claim.ended(launch.launch_id, _exit(launch), survivors, by="recovery"):
+            return False
+        estate.settled.add(launch.launch_id)
+        return True
 
     def _remove_files(self, owners: Owners, alive: set[str], only: Collection[str] | None) -> None:
         for estate in self.claimed.values():
@@ -260,11 +288,8 @@ class Estates:
         marked = self._look().marked if self.claimed else ({}, {})
         for estate in self.claimed.values():
             if estate.ended or estate.files:
-                removed = sum(removal.removed for _, removal in estate.files)
-                estate.claim.recovered(
-                    len(estate.ended),
-                    f"processes ended: {len(estate.ended)}, files removed: {removed}",
-                )
+                only = next(iter(estate.settled)) if len(estate.settled) == 1 else None
+                estate.claim.recovered(len(estate.ended), estate.message, launch_id=only)
             if any(map(_is_young, estate.doubts)):
                 reason = "a connection file on record may be in use"
                 results.append(CleanResult(estate.path, "stale_file", "kept", reason))

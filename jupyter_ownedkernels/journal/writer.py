@@ -129,10 +129,20 @@ class JournalWriter(ABC):
         }
         return self._put(record)
 
-    def recovered(self, count: int, message: str, at: float | None = None) -> bool:
-        """A recovery ended ``count`` processes of this owner, which had died."""
+    def recovered(
+        self,
+        count: int,
+        message: str,
+        at: float | None = None,
+        launch_id: str | None = None,
+    ) -> bool:
+        """A recovery ended ``count`` processes of this owner, which had died.
+
+        ``launch_id`` when all was about one launch.
+        """
         record = {"count": count, "message": message, "at": self._now(at)}
-        return self._put({"event": "recovered", **record})
+        about = {} if launch_id is None else {"launch_id": launch_id}
+        return self._put({"event": "recovered", **record, **about})
 
     def _now(self, at: float | None) -> float:
         return self._clock() if at is None else at
