@@ -7,18 +7,24 @@ import sys
 import time
 from typing import Any
 
-from ..doctor.examination import default_scope
+from ..doctor.examination import Scope, default_scope
 from ..journal import journal
 from ..processes.detach import detach
 from ..processes.table import Table
 from ..processes.usage import Group, Meter
 from ..views import kernels as views
-from .output import complain, count, duration, memory, printable, say_json, table
+from . import servers
+from .output import Column, complain, count, duration, memory, printable, say_json, table
+
+_KNOWN_TO_OWNERS = ("display_name", "execution_state", "session")
+
+
+def _scope(args: argparse.Namespace) -> Scope:
+    return default_scope(runtime_dir=args.runtime_dir, journal_dir=args.journal_dir)
 
 
 def _folders(args: argparse.Namespace) -> tuple[str, ...]:
-    scope = default_scope(runtime_dir=args.runtime_dir, journal_dir=args.journal_dir)
-    return scope.journal_dirs
+    return _scope(args).journal_dirs
 
 
 # -- list ----------------------------------------------------------------------------
@@ -26,14 +32,14 @@ def _folders(args: argparse.Namespace) -> tuple[str, ...]:
 
 def run_list(args: argparse.Namespace) -> int:
     """Body of ``list``: the kernels of every living owner of this user on this machine."""
-    kernels = kernels_of_user(_folders(args))
+    kernels = kernels_of_user(_scope(args))
     if args.json:
         say_json({"kernels": kernels})
         return 0
     if not kernels:
         print("No owned kernels are running.")
         return 0
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             kernel["kernel_id"][:8],
             kernel["name"],
@@ -42,20 +48,25 @@ def run_list(args: argparse.Namespace) -> int:
             duration(kernel["uptime_s"]),
             memory(kernel["rss_bytes"]),
             str(kernel["process_count"] if kernel["process_count"] is not None else "-"),
+            _notebook(kernel),
             _owner(kernel["owner"]),
         )
         for kernel in kernels
     ]
-    columns = (
+    columns: list[Column] = [
         "Kernel",
-        "Name",
+        ("Name", "name"),
         "State",
         ("Pid", "right"),
         ("Age", "right"),
         ("Memory", "right"),
         ("Proc", "right"),
-        ("Owner", "rest"),
-    )
+        ("Notebook", "below"),
+        ("Owner", "below"),
+    ]
+    if not any(map(_notebook, kernels)):
+        del columns[-2]
+        rows = [(*row[:-2], row[-1]) for row in rows]
     table(columns, rows)
     owners = len({kernel["owner"]["owner_id"] for kernel in kernels})
     print(f"{count(len(kernels), 'kernel')} of {count(owners, 'owner')}.")
@@ -66,12 +77,18 @@ def _owner(owner: dict[str, Any]) -> str:
     return f"{owner['pid']} {owner['url']}".strip()
 
 
-def kernels_of_user(folders: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Entries as REST gives them. Not known outside the server: sessions, what they execute."""
-    shown = views.of_other_owners(folders, None)
+def _notebook(kernel: dict[str, Any]) -> str:
+    """Or whatever the session is of; empty where none is known."""
+    session = kernel["session"] or {}
+    return str(session.get("path") or session.get("name") or "")
+
+
+def kernels_of_user(scope: Scope) -> list[dict[str, Any]]:
+    """Entries as REST gives them: what only their owners know, as far as these tell it."""
+    shown = views.of_other_owners(scope.journal_dirs, None)
     groups: list[Group] = [one.group for one in shown if one.group is not None]
     loads = Meter().read(Table.take(), groups) if groups else {}
-    return [
+    entries = [
         views.kernel_json(
             one,
             loads.get(one.key),
@@ -81,6 +98,12 @@ def kernels_of_user(folders: tuple[str, ...]) -> list[dict[str, Any]]:
         )
         for one in shown
     ]
+    owners = {entry["owner"]["pid"]: entry["owner"] for entry in entries}
+    told = servers.ask(owners.values(), scope.runtime_dirs)
+    for entry in entries:
+        of_owner = told.get((entry["owner"]["pid"], entry["kernel_id"]), {})
+        entry.update({name: of_owner[name] for name in _KNOWN_TO_OWNERS if name in of_owner})
+    return entries
 
 
 # -- history -------------------------------------------------------------------------
@@ -104,7 +127,7 @@ def run_history(args: argparse.Namespace) -> int:
         )
         for entry in entries
     ]
-    table(("When", "Kernel", "Name", ("What happened", "rest")), rows)
+    table(("When", "Kernel", ("Name", "name"), ("What happened", "text")), rows)
     return 0
 
 
