@@ -691,7 +691,7 @@ errors = child.stderr.read()
 answer([child.wait(), errors])
 """
     )
-    assert code == [0, ""]
+    assert code == [141, ""], "neither nothing found nor something left: nobody has read it"
 
 
 # -- words -----------------------------------------------------------------------------
@@ -734,6 +734,62 @@ def test_closed_streams(workspace: Workspace, arguments: str, closed: str) -> No
     assert done.returncode == (1 if arguments == "clean nonsense" else 0)
     assert done.stderr == ""
     assert (done.stdout == "") == (closed != "2>&-")
+
+
+@pytest.fixture(params=["nobody reads", "no room"])
+def broken(request: pytest.FixtureRequest) -> Iterator[tuple[int, bool]]:
+    """Where nothing can be written to, and whether it is for want of a reader."""
+    if request.param == "no room":
+        place = os.open("/dev/full", os.O_WRONLY)
+    else:
+        ours, place = os.pipe()
+        os.close(ours)
+    yield place, request.param == "nobody reads"
+    os.close(place)
+
+
+@pytest.mark.parametrize(
+    "arguments", ["list", "list --json", "history", "clean x", "completion bash", "doctor --help"]
+)
+def test_output_that_goes_nowhere(
+    workspace: Workspace, broken: tuple[int, bool], arguments: str
+) -> None:
+    """Neither a traceback, nor a status that says what was found."""
+    place, read_by_nobody = broken
+    done = subprocess.run(
+        [*CLI, *arguments.split()],
+        stdin=subprocess.DEVNULL,
+        stdout=place,
+        stderr=subprocess.PIPE,
+        env={**workspace.environment(), "PYTHONUNBUFFERED": ""},
+    )
+    if read_by_nobody:
+        assert (done.returncode, done.stderr) == (141, b"")
+    else:
+        assert done.returncode == 2
+        assert done.stderr == b"jupyter ownedkernels: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"), [("clean p4711", 2), ("clean f", 1), ("frobnicate", 64)]
+)
+def test_complaints_that_go_nowhere(
+    workspace: Workspace, broken: tuple[int, bool], arguments: str, status: int
+) -> None:
+    done = subprocess.run(
+        [*CLI, *arguments.split()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=broken[0],
+        env=workspace.environment(),
+    )
+    assert done.returncode == status
+
+
+def test_signs_that_the_encoding_does_not_have(workspace: Workspace) -> None:
+    done = run(workspace, "clean", "\u00fcb\udcff", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "\\xfcb? " in done.stdout
 
 
 def test_short_ids_stay_unique() -> None:

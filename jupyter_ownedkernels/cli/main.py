@@ -7,6 +7,7 @@ Works without a server, and beside any number of them.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import stat
 import sys
@@ -18,6 +19,10 @@ from ..errors import BadRequest, OwnedKernelsError
 from .output import PROGRAM, complain
 
 ERROR, USAGE, INTERRUPTED = 2, 64, 130
+# What a shell says of a program that SIGPIPE has ended, as it does cat or git: neither "nothing
+# found" nor "something is left", which nobody has read. The signal itself stays ignored. It
+# would come from sockets too, and leave a clean half done.
+BROKEN_PIPE = 141
 
 _DESCRIPTION = """\
 Kernels that end when their owner ends: list them, find what dead owners left
@@ -271,28 +276,32 @@ def _run(args: argparse.Namespace, parser: Parser) -> int:
     return USAGE
 
 
-def _open_what_is_closed() -> None:
-    """Started with ``>&-`` or ``2>&-`` there is no stream, and its number is anybody's."""
+def _prepare_streams() -> None:
+    """Started with ``>&-`` or ``2>&-`` there is no stream, and its number is anybody's.
+
+    What the locale's encoding has no sign for is escaped: names may hold any.
+    """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if stream is None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             setattr(sys, name, os.fdopen(nowhere, "w", encoding="utf-8", closefd=False))
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console script; the answer is the exit status."""
     given = sys.argv[1:] if argv is None else list(argv)
-    _open_what_is_closed()
-    parser = make_parser(given)
-    args = parser.parse_args(given)
+    _prepare_streams()
     try:
-        status = _run(args, parser)
-        sys.stdout.flush()
-        return status
+        try:
+            return _main(given)
+        finally:
+            # Here, what cannot be written can still be dealt with.
+            sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has seen enough; nothing more can be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return BROKEN_PIPE
     except KeyboardInterrupt:
         return INTERRUPTED
     except BadRequest as error:
@@ -303,6 +312,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         complain(_in_words(error))
         return ERROR
+    finally:
+        _give_up_what_is_broken()
+
+
+def _main(given: Sequence[str]) -> int:
+    parser = make_parser(given)
+    return _run(parser.parse_args(given), parser)
+
+
+def _give_up_what_is_broken() -> None:
+    """What could not be written is lost. Python would try again at its end, and complain."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _in_words(error: Exception) -> str:
