@@ -101,6 +101,7 @@ def test_without_a_command_it_helps(workspace: Workspace) -> None:
         ("doctor", "--frobnicate"),
         ("doctor", "--grace", "soon"),
         ("doctor", "--stale-file-age", "-1"),
+        *(("doctor", f"--watch={text}") for text in ("0", "0.09", "-1", "nan", "inf", "-inf", "")),
         ("doctor", "--all-users", "--runtime-dir", "/x"),
         ("history", "--limit", "many"),
         ("history", "--limit", "²"),

@@ -61,7 +61,7 @@ def run_doctor(args: argparse.Namespace) -> int:
             if args.watch is None:
                 return status
             sys.stdout.flush()
-            time.sleep(max(args.watch, 0.1))
+            time.sleep(args.watch)
     except KeyboardInterrupt:
         if args.watch is None:
             raise
@@ -304,7 +304,7 @@ def show_results(results: Sequence[dict[str, Any]]) -> None:
     ]
     if rows:
         styles = ["" if _is_done(one) else "bold" for one in shown]
-        table(("ID", "What", "Outcome", ("Why", "rest")), rows, styles)
+        table(("ID", "What", "Outcome", ("Why", "text")), rows, styles)
     if len(shown) < len(results):
         print(f"{count(len(results) - len(shown), 'stale file')} removed.")
 

@@ -23,6 +23,7 @@ ERROR, USAGE, INTERRUPTED = 2, 64, 130
 # found" nor "something is left", which nobody has read. The signal itself stays ignored. It
 # would come from sockets too, and leave a clean half done.
 BROKEN_PIPE = 141
+_SHORTEST_INTERVAL = 0.1
 
 _DESCRIPTION = """\
 Kernels that end when their owner ends: list them, find what dead owners left
@@ -68,14 +69,18 @@ class Parser(argparse.ArgumentParser):
         sys.exit(USAGE)
 
 
-def _seconds(text: str) -> float:
+def _seconds(text: str, least: float = 0) -> float:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"not a number of seconds, 0 or more: {text!r}")
+    if not least <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"not a number of seconds, {least} or more: {text!r}")
     return value
+
+
+def _interval(text: str) -> float:
+    return _seconds(text, _SHORTEST_INTERVAL)
 
 
 def _number(text: str) -> int:
@@ -175,7 +180,7 @@ def _add_doctor(commands: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument(
         "--watch",
         nargs="?",
-        type=_seconds,
+        type=_interval,
         const=5.0,
         metavar="SECONDS",
         help="again and again until interrupted (default: every 5 seconds)",
