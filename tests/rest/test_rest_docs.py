@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -22,6 +23,11 @@ from jupyter_ownedkernels import models
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "rest.md"
+SERVERS = re.findall(
+    r"^\| .*?(?:`--ServerApp.base_url=(\S+)` )?\| `(https?://[^/`]+)([^`]*)` \| `([^`]+)` \|$",
+    PAGE.read_text(encoding="utf-8"),
+    re.MULTILINE,
+)
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
@@ -34,7 +40,8 @@ def documented() -> Iterator[RestServer]:
     stale = workspace.runtime / "kernel-stale.json"
     stale.write_text("")
     os.utime(stale, (1_000_000_000, 1_000_000_000))
-    with RestServer(workspace) as server:
+    ((base_url, _, _, _),) = (one for one in SERVERS if one[0])
+    with RestServer(workspace, base_url=base_url) as server:
         server.start_kernel("mini", "Analysis.ipynb")
         server.end_kernel(server.start_kernel("mini"))
         server.get("strays?refresh=1")
@@ -42,10 +49,16 @@ def documented() -> Iterator[RestServer]:
     assert not workspace.close()
 
 
+def url_of(server: RestServer) -> str:
+    """As the page has it for a server with a base URL."""
+    ((_, _, path, _),) = (one for one in SERVERS if one[0])
+    return f"http://127.0.0.1:{server.port}{path}"
+
+
 def run(server: RestServer, command: list[str]) -> str:
     done = subprocess.run(
         command,
-        env={**os.environ, "URL": server.url.rstrip("/"), "TOKEN": server.token},
+        env={**os.environ, "URL": url_of(server), "TOKEN": server.token},
         capture_output=True,
         text=True,
         timeout=60,
@@ -53,6 +66,20 @@ def run(server: RestServer, command: list[str]) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_the_page_says_where_the_api_is(documented: RestServer) -> None:
+    assert len(SERVERS) == 3
+    for _, address, path, health in SERVERS:
+        assert health == f"{address}{path}/api/ownedkernels/health"
+    assert f"{url_of(documented)}/" == documented.url
+    # Of the one with a base URL it is tried: there it is, and not at the root.
+    (address, health) = next((one[1], one[3]) for one in SERVERS if one[0])
+    for path, status in ((health.removeprefix(address), 200), ("/api/ownedkernels/health", 404)):
+        link = http.client.HTTPConnection("127.0.0.1", documented.port, timeout=60)
+        link.request("GET", path, headers={"Authorization": f"token {documented.token}"})
+        assert link.getresponse().status == status
+        link.close()
 
 
 def test_the_page_has_examples() -> None:
