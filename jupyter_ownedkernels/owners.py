@@ -232,9 +232,10 @@ def gather(
     whose lock the caller holds; ``learned`` is kept by a caller that looks several times.
     Takes about 1 ms a journal and what the look takes.
     """
-    views, problems = journal.read_all(journal.find(folders))
+    paths, unread = journal.search(folders)
+    views, problems = journal.read_all(paths)
     locks = {
         view.path: Lock.FREE if view.path in mine else journal.is_locked(view.path)
         for view in views
     }
-    return Owners(views, look(), locks.__getitem__, problems, learned)
+    return Owners(views, look(), locks.__getitem__, unread + problems, learned)

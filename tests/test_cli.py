@@ -307,6 +307,36 @@ def test_list_and_history_of_several_owners(workspace: Workspace) -> None:
     assert "ended because the process that owned it died" in text
 
 
+# Root reads what it may not, unless this is taken from it.
+UNPRIVILEGED = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not installed")
+def test_what_cannot_be_read_is_not_said_to_be_nothing(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    folder = tmp_path / "ownedkernels"
+    folder.mkdir(mode=0)
+    problem = f"{folder}: Permission denied"
+    told = {}
+    for command in ("list", "history", "doctor --json"):
+        told[command] = subprocess.run(
+            [*UNPRIVILEGED, *CLI, *command.split(), "--runtime-dir", str(tmp_path)],
+            env=workspace.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+    folder.chmod(0o700)
+    for command in ("list", "history"):
+        assert told[command].returncode == 0
+        complaint = f"jupyter ownedkernels: not everything could be looked at: {problem}\n"
+        assert told[command].stderr == complaint
+    report = json.loads(told["doctor --json"].stdout)
+    assert not report["complete"]
+    assert problem in report["incomplete_reason"]
+
+
 # -- detach ----------------------------------------------------------------------------
 
 

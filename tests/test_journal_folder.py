@@ -491,6 +491,36 @@ def test_journals_of_others_are_not_found_by_root_either(home: Path) -> None:
     assert names == ["/mnt/owner-his.jsonl"]
 
 
+@elsewhere.needs_root
+def test_a_folder_that_cannot_be_read_may_hold_any(home: Path) -> None:
+    """Of the user's own. In another's there is none of this user, whatever it is called."""
+    home.chmod(0o755)
+    for name, user in (("mine", elsewhere.NOBODY), ("his", 0)):
+        (home / name / "below").mkdir(parents=True)
+        (home / name).chmod(0o700)
+        os.chown(home / name, user, user)
+    said = elsewhere.run(
+        """
+        from jupyter_ownedkernels.owners import gather
+        mount("--bind", sys.argv[1], "/mnt")
+        gather(["/mnt"])
+        become_nobody()
+        mine, his = "/mnt/mine", "/mnt/his"
+        open(mine + "/owner-a.jsonl", "w").close()
+        folders = [mine, his, his + "/below", "/mnt/none", mine + "/owner-a.jsonl"]
+        said = [journal.search(folders)]
+        for mode in (0, 0o400, 0o100):
+            os.chmod(mine, mode)
+            said += [journal.search(folders), gather(iter(folders)).incomplete]
+        answer(said)
+        """,
+        home,
+        unshare=["--mount"],
+    )
+    problem = "/mnt/mine: Permission denied"
+    assert said == [[["/mnt/mine/owner-a.jsonl"], []], *[[[], [problem]], problem] * 3]
+
+
 @pytest.mark.parametrize("left", [".owner-a.jsonl.00ff.tmp", "history.jsonl.4711.tmp"])
 def test_leftovers_of_a_crash_are_removed_when_they_are_old(runtime: str, left: str) -> None:
     folder = Path(runtime, "ownedkernels")

@@ -27,12 +27,19 @@ def _folders(args: argparse.Namespace) -> tuple[str, ...]:
     return _scope(args).journal_dirs
 
 
+def _say_what_is_missing(folders: tuple[str, ...]) -> None:
+    for problem in journal.search(folders)[1]:
+        complain(f"not everything could be looked at: {problem}")
+
+
 # -- list ----------------------------------------------------------------------------
 
 
 def run_list(args: argparse.Namespace) -> int:
     """Body of ``list``: the kernels of every living owner of this user on this machine."""
-    kernels = kernels_of_user(_scope(args))
+    scope = _scope(args)
+    _say_what_is_missing(scope.journal_dirs)
+    kernels = kernels_of_user(scope)
     if args.json:
         say_json({"kernels": kernels})
         return 0
@@ -111,12 +118,15 @@ def kernels_of_user(scope: Scope) -> list[dict[str, Any]]:
 
 def run_history(args: argparse.Namespace) -> int:
     """Body of ``history``: how kernels of this user ended, newest first."""
-    entries = [entry.to_json() for entry in journal.history(_folders(args), args.limit)]
+    folders = _folders(args)
+    _say_what_is_missing(folders)
+    entries = [entry.to_json() for entry in journal.history(folders, args.limit)]
     if args.json:
         say_json({"entries": entries})
         return 0
     if not entries:
-        print("Nothing on record yet.")
+        if args.limit:
+            print("Nothing on record yet.")
         return 0
     rows = [
         (

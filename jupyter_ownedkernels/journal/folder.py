@@ -148,24 +148,47 @@ def find(where: Iterable[str]) -> list[str]:
     """Paths of the journals in these folders, in the order of their names.
 
     Only regular files of this user, never links. Folders that are not there or may not be
-    read hold none.
+    read hold none: who concludes something from that asks :func:`search`.
     """
-    return [entry.path for folder in where for entry in _entries(folder)]
+    return search(where)[0]
+
+
+def search(where: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The same paths, and why there may be more: folders of this user that cannot be read.
+
+    In one of another user, or that can only be reached through such a one, no owner of this
+    user has put a journal. ``su`` leaves XDG_RUNTIME_DIR as it was, for one.
+    """
+    found: list[str] = []
+    problems: list[str] = []
+    for folder in where:
+        try:
+            found += [entry.path for entry in _entries(folder)]
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            if _may_be_ours(folder):
+                problems.append(f"{folder}: {error.strerror or error}")
+    return found, problems
+
+
+def _may_be_ours(folder: str) -> bool:
+    try:
+        return not hasattr(os, "geteuid") or os.stat(folder).st_uid == os.geteuid()
+    except OSError as error:
+        return not isinstance(error, PermissionError)
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
     user = os.geteuid() if hasattr(os, "geteuid") else None
-    try:
-        with os.scandir(folder) as entries:
-            names = sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        return
+    with os.scandir(folder) as entries:
+        names = sorted(entries, key=lambda entry: entry.name)
     for entry in names:
         if not _JOURNAL.fullmatch(entry.name):
             continue
         try:
             status = entry.stat(follow_symlinks=False)
-        except OSError:
+        except FileNotFoundError:
             continue
         if stat.S_ISREG(status.st_mode) and user in (None, status.st_uid):
             yield entry

@@ -30,7 +30,7 @@ from ..settings import USUAL_HISTORY
 from .claim import Claim, claim
 from .file import JournalFile, NoLock, remove_leftovers
 from .fold import Fold, StillThere
-from .folder import candidates, find, folders, journal_name, prepare
+from .folder import candidates, find, folders, journal_name, prepare, search
 from .history import bury, history
 from .owner import is_former_self, this_owner, without_secrets
 from .read import JournalView, forgettable, owner_verdict, read, read_all, still_there
@@ -51,6 +51,7 @@ __all__ = [
     "owner_verdict",
     "read",
     "read_all",
+    "search",
     "still_there",
     "this_owner",
 ]
