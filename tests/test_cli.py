@@ -105,6 +105,7 @@ def test_without_a_command_it_helps(workspace: Workspace) -> None:
         ("doctor", "--all-users", "--runtime-dir", "/x"),
         ("history", "--limit", "many"),
         ("history", "--limit", "²"),
+        ("history", "--limit", "1" + "0" * 9),
         ("clean",),
         ("clean", ""),
         ("clean", "p4711", ""),
@@ -134,6 +135,8 @@ def test_every_command_has_help(workspace: Workspace, name: str) -> None:
     done = run(workspace, name, "--help")
     assert done.returncode == 0
     assert done.stdout.startswith(f"usage: jupyter ownedkernels {name}")
+    said = done.stdout.split("\n\n")
+    assert said[1][:1].isupper(), "after the usage it says what it does"
     assert all(len(line) <= 90 for line in done.stdout.splitlines())
 
 
@@ -397,11 +400,18 @@ def test_detach_from_a_kernel_is_on_record_and_kept(workspace: Workspace) -> Non
         (finding,) = [one for one in found if one["pid"] == pid]
         assert finding["kind"] == "detached"
         assert finding["kernel_name"] == "snake"
+        done = run(workspace, "clean", finding["id"], "p1")
+        assert done.returncode == 2
+        assert done.stderr.endswith("the number 1 (now); none was cleaned\n")
+        assert census.runs(proc)
         assert not finding["by_default"]
         done = run(workspace, "clean", finding["id"], "--json")
         assert done.returncode == 0
         assert json.loads(done.stdout)["results"][0]["outcome"] == "terminated"
         assert not census.left_after([proc], 5)
+        told = run(workspace, "history").stdout
+        assert re.search(r"snake +cleaned: 1 process terminated *$", told, re.MULTILINE)
+        assert run(workspace, "history", "--limit", "0").stdout == ""
 
 
 # -- doctor, clean: in a pid namespace, where there is nobody else -----------------------

@@ -253,7 +253,7 @@ def run_clean(args: argparse.Namespace) -> int:
     scope = scope_of(args)
     with Progress(not args.json) as progress:
         known = [finding.id for finding in doctor.scan(scope, progress).findings]
-        ids = [_whole_id(text, known) for text in args.ids]
+        ids = _whole_ids(args.ids, known)
         results = [
             one.to_json()
             for one in clean(
@@ -266,6 +266,16 @@ def run_clean(args: argparse.Namespace) -> int:
         show_results(results)
     done = all(_is_done(one) or (args.dry_run and one["kind"]) for one in results)
     return CLEAN if done else FOUND
+
+
+def _whole_ids(texts: Sequence[str], known: Sequence[str]) -> list[str]:
+    """All of them, or none is cleaned: one that cannot be told may be mistyped."""
+    try:
+        return [_whole_id(text, known) for text in texts]
+    except OwnedKernelsError as error:
+        if len(texts) > 1:
+            raise type(error)(f"{error}; none was cleaned") from None
+        raise
 
 
 def _whole_id(text: str, known: Sequence[str]) -> str:

@@ -142,6 +142,8 @@ def run_history(args: argparse.Namespace) -> int:
 
 
 def _what_happened(entry: dict[str, Any]) -> str:
+    if entry["event"] == "cleaned" and entry["count"]:
+        return f"cleaned: {count(entry['count'], 'process', 'processes')} {entry['message'] or ''}"
     if entry["event"] != "ended":
         return f"{entry['event']}: {entry['message'] or ''}".rstrip(": ")
     told = entry["exit"]["summary"] if entry["exit"] else "ended, nobody knows how"
