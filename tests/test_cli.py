@@ -735,6 +735,14 @@ answer([child.wait(), errors])
     assert code == [141, ""], "neither nothing found nor something left: nobody has read it"
 
 
+@pytest.mark.parametrize("args", [("doctor",), ("list",), ("clean", "x")])
+def test_a_dumb_terminal_gets_no_control_codes(workspace: Workspace, args: tuple[str, ...]) -> None:
+    status, said = on_terminal(workspace, *args, TERM="dumb")
+    assert status in (0, 1), "strays of whoever runs the test are none of its business"
+    assert "\x1b" not in said
+    assert "\r" not in said
+
+
 # -- words -----------------------------------------------------------------------------
 
 

@@ -16,7 +16,17 @@ from ..doctor.cleaning import clean
 from ..doctor.examination import Scope
 from ..errors import BadRequest, OwnedKernelsError
 from ..models import FindingKind
-from .output import Progress, complain, count, duration, memory, printable, say_json, table
+from .output import (
+    Progress,
+    complain,
+    count,
+    duration,
+    memory,
+    printable,
+    say_json,
+    table,
+    takes_control_codes,
+)
 
 FOUND, CLEAN = 1, 0
 _DONE = frozenset({"terminated", "killed", "removed", "already-gone"})
@@ -69,7 +79,7 @@ def run_doctor(args: argparse.Namespace) -> int:
 
 
 def _clears(args: argparse.Namespace) -> bool:
-    return not args.json and os.isatty(1)
+    return not args.json and takes_control_codes(sys.stdout)
 
 
 def _round(args: argparse.Namespace) -> int:

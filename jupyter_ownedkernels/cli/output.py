@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from ..runtime.exits import humanise_bytes
 
@@ -140,6 +141,11 @@ def _made(columns: Sequence[tuple[str, str, int]], width: int) -> Any:
     return made
 
 
+def takes_control_codes(stream: TextIO) -> bool:
+    """Whether it is a terminal on which a line can be written over."""
+    return stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+
+
 class Progress:
     """A line on standard error that says what is going on; nothing but on a terminal.
 
@@ -148,7 +154,7 @@ class Progress:
 
     def __init__(self, wanted: bool = True) -> None:
         self._shown = False
-        self._wanted = wanted and sys.stderr.isatty()
+        self._wanted = wanted and takes_control_codes(sys.stderr)
 
     def __call__(self, text: str) -> None:
         if self._wanted:
