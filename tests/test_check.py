@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -73,6 +74,34 @@ def test_it_sees_everything_go(place: Path) -> None:
     assert (done.returncode, told["ok"], done.stderr) == (0, True, ""), told
     assert [one["processes"] for one in told["tried"]] == [1, 3, 2, 1]
     assert not census.marked(str(place))
+    assert not list(place.glob("ownedkernels-check-*"))
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("program", ["jupyter_server", "ipykernel_launcher"])
+def test_one_that_is_ended_leaves_nothing(place: Path, signum: int, program: str) -> None:
+    """While the server starts, and with a kernel."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "jupyter_ownedkernels.cli", "check"],
+        env=environment(place),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # Under nohup it would be ignored, which is not meant here.
+        preexec_fn=lambda: signal.signal(signum, signal.SIG_DFL),
+    )
+
+    def started() -> set[census.Proc]:
+        marked = census.marked(str(place))
+        return marked if any(program in census.command(p.pid) for p in marked) else set()
+
+    seen = census.wait_until(started, 60, program)
+    child.send_signal(signum)
+    said = child.communicate(timeout=60)
+    left = census.left_after([*seen, *census.marked(str(place))], 5)
+    census.end(left)
+    assert not left
+    assert (said, child.returncode) == ((b"", b""), 128 + signum)
     assert not list(place.glob("ownedkernels-check-*"))
 
 

@@ -13,18 +13,15 @@ import json
 import os
 import platform
 import queue
-import secrets
 import shutil
-import socket
-import subprocess
+import signal
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from .. import __version__
 from ..launching import layers
@@ -32,10 +29,12 @@ from ..runtime import procfs
 from ..runtime.retire import Retirement, Target, is_running
 from ..runtime.retire import run as run_retirement
 from ..runtime.tree import kernel_process
+from .check_server import START_TIMEOUT, Server, is_free
+from .output import takes_control_codes
 
 # A stock kernel looks at its parent once a second; what is there after this stays.
 _PATIENCE = 5.0
-_START_TIMEOUT = 60.0
+_ENDING = (signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else (signal.SIGTERM,)
 _CHILDREN = """
 import subprocess
 started = [subprocess.Popen(["sleep", "600"]), subprocess.Popen(["sleep", "600"], process_group=0)
@@ -105,75 +104,7 @@ class Outcome:
         return 0 if self.ok else 1 if self.something_stayed else 2
 
 
-class _Server:
-    """A real Jupyter server in a folder of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self._token = secrets.token_hex(16)
-        self.runtime_dir = folder / "runtime"
-        _write_wrapper_spec(folder / "data" / "kernels" / "check-wrapper")
-        env = dict(os.environ)
-        for name in ("JUPYTER_DEFAULT_PROVISIONER_NAME", "JUPYTER_GATEWAY_URL"):
-            env.pop(name, None)
-        env.update(
-            JUPYTER_RUNTIME_DIR=str(self.runtime_dir),
-            JUPYTER_DATA_DIR=str(folder / "data"),
-            JUPYTER_CONFIG_DIR=str(folder / "config"),
-            JUPYTER_TOKEN=self._token,
-        )
-        options = [
-            "--no-browser",
-            # Not 0: older servers do not tell which port they got. They try others if it is taken.
-            f"--ServerApp.port={_free_port()}",
-            "--ServerApp.ip=127.0.0.1",
-            f"--ServerApp.root_dir={folder}",
-            "--ServerApp.allow_root=True",
-            '--ServerApp.jpserver_extensions={"jupyter_ownedkernels": True}',
-        ]
-        self.log = folder / "server.log"
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "jupyter_server", *options],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=env,
-                cwd=folder,
-            )
-        self.port, self._url = self._wait_for_url()
-
-    def _wait_for_url(self) -> tuple[int, str]:
-        info = self.runtime_dir / f"jpserver-{self.process.pid}.json"
-        deadline = time.monotonic() + _START_TIMEOUT
-        while time.monotonic() < deadline and self.process.poll() is None:
-            with contextlib.suppress(OSError, ValueError, KeyError):
-                data = json.loads(info.read_text())
-                with socket.create_connection(("127.0.0.1", data["port"]), timeout=1):
-                    return data["port"], data["url"]
-            time.sleep(0.02)
-        tail = self.log.read_text(errors="replace")[-2000:]
-        raise RuntimeError(f"the server did not start:\n{tail}")
-
-    def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """One request of the REST API; POST when there is a body."""
-        request = urllib.request.Request(
-            self._url + path,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"token {self._token}"},
-        )
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=_START_TIMEOUT) as answer:
-            return json.load(answer)
-
-
-def _write_wrapper_spec(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    command = f'"{sys.executable}" -m ipykernel_launcher -f "{{connection_file}}"; exit $?'
-    spec = {"argv": ["sh", "-c", command], "display_name": "wrapper", "language": "python"}
-    (folder / "kernel.json").write_text(json.dumps(spec))
-
-
-def _start(server: _Server, kind: Kind) -> Path:
+def _start(server: Server, kind: Kind) -> Path:
     """Start one kernel; the answer is its connection file."""
     kernel_id = server.ask("api/kernels", {"name": kind.spec})["id"]
     return Path(os.path.realpath(server.runtime_dir / f"kernel-{kernel_id}.json"))
@@ -186,9 +117,9 @@ def _run_cell(kind: Kind, path: Path) -> None:
     client.load_connection_file()
     client.start_channels()
     try:
-        client.wait_for_ready(timeout=_START_TIMEOUT)
+        client.wait_for_ready(timeout=START_TIMEOUT)
         if kind.replies:
-            client.execute_interactive(kind.cell, timeout=_START_TIMEOUT, silent=True)
+            client.execute_interactive(kind.cell, timeout=START_TIMEOUT, silent=True)
         else:
             busy = path.with_name(f"busy-{path.stem}")
             client.execute(kind.cell.format(busy=str(busy)), silent=True)
@@ -198,7 +129,7 @@ def _run_cell(kind: Kind, path: Path) -> None:
 
 
 def _wait_for(path: Path) -> None:
-    deadline = time.monotonic() + _START_TIMEOUT
+    deadline = time.monotonic() + START_TIMEOUT
     while not path.exists():
         if time.monotonic() > deadline:
             raise TimeoutError("a kernel did not run its cell in time")
@@ -243,14 +174,32 @@ def _watch(trees: dict[str, list[procfs.Stat]], since: float) -> Iterator[tuple[
         time.sleep(0.0005)
 
 
+@contextlib.contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Who ends a check by a signal, or closes its terminal, is to be left nothing either."""
+
+    def leave(signum: int, frame: object) -> NoReturn:
+        sys.exit(128 + signum)
+
+    # One that is ignored stays so: nohup means it.
+    wanted = [one for one in _ENDING if signal.getsignal(one) is signal.SIG_DFL]
+    for signum in wanted:
+        signal.signal(signum, leave)
+    try:
+        yield
+    finally:
+        for signum in wanted:
+            signal.signal(signum, signal.SIG_DFL)
+
+
 def examine(say: Any = lambda text: None) -> Outcome:
     """Do it. ``say`` is told, in words, what is going on."""
     folder = Path(tempfile.mkdtemp(prefix="ownedkernels-check-"))
     trees: dict[str, list[procfs.Stat]] = {}
-    server: _Server | None = None
+    server: Server | None = None
     try:
         say("Starting a Jupyter server ...")
-        server = _Server(folder)
+        server = Server(folder)
         health = server.ask("api/ownedkernels/health")
         files = {}
         # Nothing is started that could not be ended for certain.
@@ -280,7 +229,7 @@ def examine(say: Any = lambda text: None) -> Outcome:
             reason=health["reason"],
             layers=[asdict(layer) for layer in layers.survey()],
             tried=list(tried.values()),
-            port_free=_is_free(server.port),
+            port_free=is_free(server.port),
         )
     finally:
         _clear(server, trees)
@@ -295,23 +244,6 @@ def _is_removed(path: Path) -> bool:
     return not path.exists()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
 def _target(entry: procfs.Stat) -> Target:
     return Target(entry.pid, entry.start_ticks)
 
@@ -320,7 +252,7 @@ def _name(entry: procfs.Stat) -> str:
     return f"{entry.name} (pid {entry.pid})"
 
 
-def _clear(server: _Server | None, trees: dict[str, list[procfs.Stat]]) -> None:
+def _clear(server: Server | None, trees: dict[str, list[procfs.Stat]]) -> None:
     started = [entry for tree in trees.values() for entry in tree]
     if server is not None and server.process.poll() is None:
         # Nothing but what the check has begun, a start that came to nothing included.
@@ -342,14 +274,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Body of the subcommand. 0: everything was gone; 1: something stayed; 2: not to be told."""
-    progress = sys.stderr.isatty() and not args.json
+    progress = takes_control_codes(sys.stderr) and not args.json
 
     def say(text: str) -> None:
         if progress:
             print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
     try:
-        outcome = examine(say)
+        with _ending_in_order():
+            outcome = examine(say)
     except (RuntimeError, OSError, queue.Empty) as error:
         say("")
         reason = str(error) or "a kernel did not answer in time"
