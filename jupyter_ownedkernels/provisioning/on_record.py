@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -37,10 +38,19 @@ class OnRecord(HoldsPorts):
 
     async def _begun(self) -> OwnedKernel:
         """The launch, put on record in a thread; that of a caller who is cancelled is ended."""
-        making = asyncio.ensure_future(asyncio.to_thread(self._begin))
+        given_up = threading.Event()
+
+        def begin() -> OwnedKernel:
+            if given_up.is_set():
+                raise asyncio.CancelledError
+            return self._begin()
+
+        making = asyncio.ensure_future(asyncio.to_thread(begin))
         try:
             return await asyncio.shield(making)
         except BaseException:
+            # Where no thread could be had (a limit on processes) it waits for the next one.
+            given_up.set()
             making.add_done_callback(self._end_begun)
             raise
 

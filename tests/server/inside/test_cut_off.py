@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -99,6 +101,28 @@ async def test_a_start_that_is_cancelled_while_it_is_put_on_record(
         await asyncio.sleep(0.01)
     while owned.kernel("k-5-6-7-8").state.value != "ended":
         await asyncio.sleep(0.01)
+
+
+async def test_a_start_that_gets_no_thread_is_not_put_on_record_later(
+    jp_serverapp: ServerApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit on processes. The work waits for a thread that somebody else is given."""
+    manager: Any = jp_serverapp.kernel_manager
+    kernel = manager.kernel_manager_factory(parent=manager, kernel_name="python3")
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1, "scarce"))
+    begin = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("scarce"):
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            await kernel.start_kernel(independent=True)
+    await asyncio.to_thread(str)
+    assert ownership.current().kernels() == []
 
 
 class WithTrouble(OwnedServerKernelManager):
