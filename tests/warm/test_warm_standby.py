@@ -315,10 +315,14 @@ def test_one_that_does_not_answer_is_given_up(
 def test_a_reservation_that_nobody_uses_ends(
     ready: Kennel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without another start: the one that has reserved it may have been cancelled."""
+    """The start that has reserved it may have been cancelled. One that begins in another thread,
+    and has seen it idle just before, does not prolong it.
+    """
     pid = waiting(ready)
     monkeypatch.setattr(standby_kernel, "_RESERVATION", 0.1)
+    (one,) = ready.pool.standby._ready
     assert reserve(ready)
+    one.expect()
     gone(pid)
 
 

@@ -113,8 +113,9 @@ class Standby:
             claim, fds = self._next_order(app)
             while claim["op"] != "claim":
                 wire.close(fds)
-                # Nobody comes when the start is cancelled or fails before its launch.
-                self._channel.settimeout(claim.get("seconds"))
+                if claim["op"] == "reserved":
+                    # Nobody comes when the start is cancelled or fails before its launch.
+                    self._channel.settimeout(claim["seconds"])
                 claim, fds = self._next_order(app)
             for undo in self._undo:
                 undo()
