@@ -224,7 +224,7 @@ class OwnedKernelManager(AsyncMappingKernelManager):
             self.log.info("Kernel %s is being shut down and was not restarted", kernel_id)
             return None
         finally:
-            turn.release()
+            self._turn_is_over(kernel_id, turn)
 
     restart_kernel = _async_restart_kernel  # type: ignore[assignment]
 

@@ -124,3 +124,16 @@ async def test_a_kernel_whose_restart_has_failed_leaves_nothing_when_it_is_ended
     assert not os.path.exists(kernel.connection_file)
     assert process is not None
     assert identity.compare(process).proves_death
+
+
+async def test_a_restart_that_crosses_a_shutdown_leaves_no_turn(jp_serverapp: ServerApp) -> None:
+    """There would be one more for each kernel, for as long as the server lives."""
+    manager: Any = jp_serverapp.kernel_manager
+    kernel_id = await manager.start_kernel(kernel_name="python3")
+    end = asyncio.ensure_future(manager.shutdown_kernel(kernel_id, now=True))
+    while kernel_id not in manager._pending_kernels:
+        await asyncio.sleep(0)
+    await manager.restart_kernel(kernel_id)
+    await end
+    assert kernel_id not in manager
+    assert manager._turns == {}
