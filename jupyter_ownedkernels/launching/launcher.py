@@ -149,7 +149,11 @@ class Launcher:
     def _kernel_ended_without_keeper(self, launch: Launch) -> None:
         launch.close_pidfd()
         resolve(launch.exited, Exited(None, keeper_lost=True))
-        threading.Thread(target=self._retire_lost, args=(launch,), daemon=True).start()
+        try:
+            threading.Thread(target=self._retire_lost, args=(launch,), daemon=True).start()
+        except RuntimeError:
+            # A limit on processes. The others wait for an answer a little longer then.
+            self._retire_lost(launch)
 
     def _retire_lost(self, launch: Launch) -> None:
         survivors: tuple[Survivor, ...] = ()

@@ -131,7 +131,9 @@ class SpawnerProcess:
         if self.alive:
             # One that is stopped would never see it, and hold the streams of what it was asked for.
             self._process.send_signal(signal.SIGCONT)
-            threading.Thread(target=self._process.wait, daemon=True).start()
+            # Without a thread (a limit on processes) it is reaped with the next Popen.
+            with contextlib.suppress(RuntimeError):
+                threading.Thread(target=self._process.wait, daemon=True).start()
 
     def abandon(self) -> None:
         """In a forked child: it is the parent's spawner, not ours."""
