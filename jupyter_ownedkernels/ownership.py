@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from .identity import Identity
 from .journal.journal import Journal, candidates, this_owner
 from .launching.launch import Exited, Launch, LaunchRequest, Started
 from .launching.launcher import Launcher
+from .launching.threads import LaunchThreads
 from .launching.warm import WarmPool
 from .models import Cause, LaunchMode, LaunchRecord, OwnerRecord, State, Survivor
 from .owned_kernel import LEGAL, OwnedKernel, describe_exit, log_accident
@@ -40,9 +41,6 @@ _PATIENCE_AT_EXIT = 1.0
 # Ended kernels stay listed, with their reason, but a loop of thousands of runs must not
 # fill the memory of its owner.
 _ENDED_LIMIT = 200
-# Asked for and not there yet. Not asyncio's own threads: fifty starts would hold all of them
-# for two seconds. Nor many: a spawner's socket takes 7 to 26 requests, of 32 to 5 KB.
-_LAUNCHES = 8
 
 
 Listener = Callable[[OwnedKernel, State], None]
@@ -64,8 +62,7 @@ class Ownership:
         self.launcher = Launcher(self.owner.owner_id, on_lost=self._retire_lost)
         warm = (settings.warm, settings.warm_preload, settings.standby)
         self.warm = WarmPool(self.launcher, *warm)
-        self.launches = ThreadPoolExecutor(_LAUNCHES, "ownedkernels-launch")
-        """Threads that wait until a kernel process exists."""
+        self.launches = LaunchThreads()
         self.unwatched_because: str | None = None  # of the newest launch that was to be watched
         self._kernels: dict[str, OwnedKernel] = {}
         self._listeners: list[Listener] = []

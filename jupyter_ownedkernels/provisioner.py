@@ -168,8 +168,7 @@ class OwnedProvisioner(OnRecord):
         )
         submission = Submission(self.ownership, self._begin, request_for, stdio)
         try:
-            threads = self.ownership.launches
-            launch = await asyncio.get_running_loop().run_in_executor(threads, submission.make)
+            launch = await submission.made()
             started = await settled(launch.started, settings.launch_timeout)
         except BaseException as error:
             stdio.close_own_ends()

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 class Submission:
     """A launch that is made in a thread, and that its caller can take back.
 
-    ``begin`` puts it on record, ``request`` answers what to ask for then, or raises; both run
+    ``record`` puts it on record, ``request`` answers what to ask for then, or raises; both run
     in the thread: a way back to the event loop between them would take longer than either.
+    Only one that has to wait for its thread is put on record first.
 
     A cancelled coroutine goes on at once, while the thread does not: what it brings about
     after that, nobody would end, and the descriptors that it sends must stay open.
@@ -30,32 +31,47 @@ class Submission:
     def __init__(
         self,
         ownership: Ownership,
-        begin: Callable[[], OwnedKernel],
+        record: Callable[[], OwnedKernel],
         request: Callable[[OwnedKernel], LaunchRequest],
         stdio: Stdio,
     ) -> None:
         self._ownership = ownership
-        self._begin = begin
+        self._record = record
         self._request = request
         self._stdio = stdio
         self._lock = threading.Lock()
-        self._begun: bool = False
+        self._making: bool = False
         self._given_up: bool = False
         self._made_again: bool = False
         self._kernel: OwnedKernel | None = None
         self._launch: Launch | None = None
 
-    def make(self) -> Launch:
-        """The work of the thread."""
+    async def made(self) -> Launch:
+        """The launch. Raises what ``record``, ``request`` and :meth:`.Ownership.launch` raise."""
+        threads = self._ownership.launches
+        if threads.are_busy:
+            await asyncio.to_thread(self._begin)
+        return await asyncio.get_running_loop().run_in_executor(threads, self._make)
+
+    def _begin(self) -> OwnedKernel:
+        if self._kernel is not None:
+            return self._kernel
         with self._lock:
             if self._given_up:
                 raise asyncio.CancelledError
-            self._begun = True
+        kernel = self._record()
+        if not self._is_wanted(kernel):
+            self._end(kernel)
+            raise asyncio.CancelledError
+        return kernel
+
+    def _make(self) -> Launch:
+        with self._lock:
+            if self._given_up:
+                raise asyncio.CancelledError
+            self._making = True
         try:
             kernel = self._begin()
-            if not self._is_wanted(kernel):
-                self._end(kernel)
-                raise asyncio.CancelledError
             request = self._request(kernel)
             return self._ownership.launch(kernel, request, self._stdio.child, self._asked)
         finally:
@@ -80,7 +96,7 @@ class Submission:
         """
         with self._lock:
             self._given_up, self._made_again = True, made_again
-            if not self._begun:
+            if not self._making:
                 self._stdio.close_child_ends()
             if self._launch is not None:
                 self._launch.close()

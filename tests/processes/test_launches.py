@@ -159,6 +159,50 @@ def test_cancelled_while_a_thread_asks(workspace: Workspace, owner: Owner) -> No
     assert kernels_of(workspace, "never") == set()
 
 
+MORE_THAN_THREADS = """
+import threading
+
+from jupyter_ownedkernels import ownership
+
+current = ownership.current()
+quickly = current.launch
+held = threading.Event()
+
+def slowly(*args):
+    held.wait(60)
+    return quickly(*args)
+
+async def all_on_record(count):
+    while sum(one.state.value == "launching" for one in current.kernels()) < count:
+        await asyncio.sleep(0.01)
+
+async def run():
+    many = [new_manager(f"one of many {n}", spec, "AsyncKernelManager") for n in range(count)]
+    starts = [asyncio.ensure_future(manager.start_kernel()) for manager in many]
+    try:
+        await asyncio.wait_for(all_on_record(count), 30)
+        starts[-1].cancel()
+        await asyncio.wait(starts[-1:])
+    finally:
+        held.set()
+        ends = await asyncio.gather(*starts, return_exceptions=True)
+    for manager in many:
+        await manager.shutdown_kernel(now=True)
+    started = [current.kernel(manager.kernel_id).record.process is not None for manager in many]
+    return [sum(end is None for end in ends), sum(started)]
+
+current.launch = slowly
+result = asyncio.run(run())
+"""
+
+
+def test_those_that_wait_for_a_thread_are_on_record(workspace: Workspace, owner: Owner) -> None:
+    """A connection file that is written already must be known when the owner is killed then."""
+    owner.start("first", workspace.mini("first"))
+    assert owner.run(MORE_THAN_THREADS, spec=workspace.mini("many"), count=12) == [11, 11]
+    census.wait_until(lambda: len(owner.keepers()) == 1, GONE_WITHIN, "their keepers leave")
+
+
 def test_suspended_owner_loses_nothing(workspace: Workspace, owner: Owner, soak: bool) -> None:
     """A laptop that sleeps, a job control stop: liveness is no matter of elapsed time."""
     owner.start("kept", workspace.python("kept"))
