@@ -37,11 +37,18 @@ def ends() -> list[tuple[str, str | None]]:
     return [(k.state.value, k.last_exit.cause if k.last_exit else None) for k in kernels]
 
 
-async def test_an_end_in_the_same_breath_as_the_start(jp_serverapp: ServerApp) -> None:
-    """The start has not had its turn yet. The end waits for it, and it comes to nothing."""
+async def test_an_end_that_comes_before_the_launch(
+    jp_serverapp: ServerApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end waits for the start, and that comes to nothing."""
     manager: Any = jp_serverapp.kernel_manager
+    _, go_on = held_before_the_record(monkeypatch)
     kernel_id = await manager.start_kernel(kernel_name="python3")
-    await manager.shutdown_kernel(kernel_id)
+    end = asyncio.ensure_future(manager.shutdown_kernel(kernel_id))
+    while not manager.get_kernel(kernel_id).end_is_wished:
+        await asyncio.sleep(0)
+    go_on.set()
+    await end
     await settled(manager)
     assert kernel_id not in manager
     assert ends() == [("ended", None)]
