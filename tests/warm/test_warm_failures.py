@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import threads
 from warm_kernels import Kennel, until
 
 from jupyter_ownedkernels.errors import WarmLost
@@ -85,14 +86,7 @@ def test_an_interpreter_without_ipykernel_is_switched_off_with_its_reason(
 def test_where_no_thread_can_be_had_kernels_are_executed(
     timed: Kennel, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin = threading.Thread.start
-
-    def refuse(thread: threading.Thread) -> None:
-        if thread.name == "ownedkernels-warm":
-            raise RuntimeError("can't start new thread")
-        begin(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    threads.refuse(monkeypatch, "ownedkernels-warm")
     for state in ("failed", "failed", "off"):
         assert timed.forked() is None
         assert timed.states() == [state]
@@ -379,6 +373,7 @@ def test_an_owner_that_is_killed_while_the_template_imports_leaves_nothing(tmp_p
 import os, sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
+from support import threads
 from warm_kernels import Kennel, until
 kennel = Kennel(Path({str(tmp_path)!r}))
 kennel.pool.prepare([*kennel.argv, "x"], kennel.environment, "x")

@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jupyter_client.connect import LocalPortCache
+from support import threads
 from support.cgroup import MemoryGroup
 from warm_kernels import Kennel, until
 
@@ -99,15 +99,8 @@ def test_where_no_thread_can_be_had_the_launch_is_none_the_worse(
     kennel: Kennel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A limit on processes. Once it is gone kernels stand by again."""
-    begin = threading.Thread.start
-
-    def refuse(thread: threading.Thread) -> None:
-        if thread.name == "ownedkernels-standby":
-            raise RuntimeError("can't start new thread")
-        begin(thread)
-
     assert kennel.warm_up()["state"] == "ready"
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    threads.refuse(monkeypatch, "ownedkernels-standby")
     assert kennel.forked() is not None
     assert kennel.pool.standby.reason == "can't start new thread"
     assert not kennel.pool.standby.is_making

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from jupyter_server.serverapp import ServerApp
+from support import threads
 from support.cells import Cells
 from support.inside import held_before_the_record
 
@@ -110,15 +110,8 @@ async def test_a_start_that_gets_no_thread_is_not_put_on_record_later(
     manager: Any = jp_serverapp.kernel_manager
     kernel = manager.kernel_manager_factory(parent=manager, kernel_name="python3")
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1, "scarce"))
-    begin = threading.Thread.start
-
-    def refuse(thread: threading.Thread) -> None:
-        if thread.name.startswith("scarce"):
-            raise RuntimeError("can't start new thread")
-        begin(thread)
-
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
+        threads.refuse(patch, "scarce")
         with pytest.raises(RuntimeError, match="can't start new thread"):
             await kernel.start_kernel(independent=True)
     await asyncio.to_thread(str)
