@@ -373,7 +373,6 @@ def test_an_owner_that_is_killed_while_the_template_imports_leaves_nothing(tmp_p
 import os, sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
-from support import threads
 from warm_kernels import Kennel, until
 kennel = Kennel(Path({str(tmp_path)!r}))
 kennel.pool.prepare([*kennel.argv, "x"], kennel.environment, "x")
