@@ -1,12 +1,14 @@
 """``jupyter ownedkernels``: the command line.
 
-Exit codes: 0 nothing found or all done, 1 findings are left, 2 error, 64 wrong usage.
+Exit codes: 0 nothing found or all done, 1 findings are left, 2 error, 64 wrong usage; 130 and
+141 as for every program that is interrupted, or whose output nobody reads.
 Works without a server, and beside any number of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import os
 import stat
@@ -64,7 +66,9 @@ class Parser(argparse.ArgumentParser):
     """Wrong usage ends with 64, as sysexits.h has it."""
 
     def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
+        # argparse itself does not mind a standard error that nobody reads since Python 3.12 only.
+        with contextlib.suppress(OSError):
+            self.print_usage(sys.stderr)
         complain(f"{message} (see {self.prog} --help)")
         sys.exit(USAGE)
 
@@ -294,7 +298,8 @@ def _run(args: argparse.Namespace, parser: Parser) -> int:
 
         print(script(args.shell, parser), end="")
         return 0
-    parser.print_help(sys.stderr)
+    with contextlib.suppress(OSError):
+        parser.print_help(sys.stderr)
     return USAGE
 
 
