@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LaunchError
@@ -34,7 +34,7 @@ class Needs:
     choice: Choice
     shape: tuple[str, ...]
     """The command, with a placeholder for the connection file."""
-    environment: dict[str, str]
+    environment: dict[str, str] = field(repr=False)
     """Never to be logged."""
     inherited: dict[str, Any] | None
     """What a fork passes on; None where the system does not tell."""
@@ -58,13 +58,19 @@ class StandbyKernel:
     def __init__(
         self, choice: Choice, launch: Launch, channel: socket.socket, taken: dict[str, int]
     ) -> None:
-        self.choice, self.launch, self.channel, self.ports = choice, launch, channel, taken
+        self.launch, self.channel, self.ports = launch, channel, taken
         self.reserved_at: float | None = None
         """By the monotonic clock."""
-        self._shape = tuple(launch.request.argv)
-        self._environment = _significant(launch.request.env)
+        request = launch.request
+        environment = _significant(request.env)
+        self._booted_with = Needs(choice, tuple(request.argv), environment, request.inherited)
 
     # -- what it is ----------------------------------------------------------------
+
+    @property
+    def choice(self) -> Choice:
+        """The kind of launch that it was booted for."""
+        return self._booted_with.choice
 
     @property
     def alive(self) -> bool:
@@ -91,18 +97,14 @@ class StandbyKernel:
         reserved_at = self.reserved_at
         return reserved_at is not None and reserved_at > time.monotonic() - _RESERVATION
 
-    def passes_on(self, inherited: dict[str, Any] | None) -> bool:
-        """Whether a fork for this launch would give it what it has already."""
-        return self.launch.request.inherited in (None, inherited)
+    def has_inherited(self, passed_on: dict[str, Any] | None) -> bool:
+        """Whether a fork that passes this on would give it what it has already."""
+        return self._booted_with.inherited in (None, passed_on)
 
     def fits(self, needs: Needs) -> bool:
-        """Whether a launch of that kind could claim it."""
-        return (
-            self.choice == needs.choice
-            and self._shape == needs.shape
-            and self._environment == needs.environment
-            and self.passes_on(needs.inherited)
-        )
+        """Whether a launch that needs this could claim it."""
+        given = replace(self._booted_with, inherited=needs.inherited)
+        return given == needs and self.has_inherited(needs.inherited)
 
     # -- what becomes of it --------------------------------------------------------
 
@@ -125,9 +127,9 @@ class StandbyKernel:
         LaunchError, OSError, :class:`.wire.Closed` or ValueError when it cannot become that;
         it is of no use then.
         """
-        if _significant(request.env) != self._environment:
+        if _significant(request.env) != self._booted_with.environment:
             raise LaunchError("the environment is another than at the reservation")
-        if not self.passes_on(request.inherited):
+        if not self.has_inherited(request.inherited):
             raise LaunchError("what a fork passes on is another than at the reservation")
         if self.is_stopped:
             raise LaunchError("it is stopped")
