@@ -136,6 +136,8 @@ class OwnedProvisioner(OnRecord):
     async def _launch_owned(self, cmd: list[str], kwargs: dict[str, Any]) -> None:
         settings = self.ownership.settings
         env = dict(kwargs["env"] if kwargs.get("env") is not None else os.environ)
+        # All that may change until it is asked for: as of now, as for Popen.
+        argv, cwd = options.expanded(cmd), options.folder(kwargs.get("cwd"))
         ports = ports_of(cast("Mapping[str, Any]", self.connection_info))
         passed_on = inherited.of_this_thread()
 
@@ -145,9 +147,9 @@ class OwnedProvisioner(OnRecord):
             env[LAUNCH_MARKER] = record.launch_id
             return LaunchRequest(
                 launch_id=record.launch_id,
-                argv=options.expanded(cmd),
+                argv=argv,
                 env=env,
-                cwd=options.folder(kwargs.get("cwd")),
+                cwd=cwd,
                 connection_file=record.connection_file,
                 ports=ports,
                 detached=record.detached_policy,

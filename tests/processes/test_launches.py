@@ -203,6 +203,32 @@ def test_those_that_wait_for_a_thread_are_on_record(workspace: Workspace, owner:
     census.wait_until(lambda: len(owner.keepers()) == 1, GONE_WITHIN, "their keepers leave")
 
 
+ELSEWHERE = """
+from jupyter_ownedkernels import ownership
+
+current = ownership.current()
+begin = current.begin
+
+def begin_elsewhere(**of_launch):
+    os.chdir("/")
+    return begin(**of_launch)
+
+result = os.getcwd()
+current.begin = begin_elsewhere
+"""
+
+
+def test_the_folder_is_that_of_the_moment_in_which_the_start_was_asked_for(
+    workspace: Workspace, owner: Owner
+) -> None:
+    """Not of the one in which a thread comes to it."""
+    owner.start("first", workspace.mini("first"))
+    folder = owner.run(ELSEWHERE)
+    assert folder != "/"
+    told = owner.start("here", workspace.mini("here"))
+    assert os.readlink(f"/proc/{told['pid']}/cwd") == folder
+
+
 def test_suspended_owner_loses_nothing(workspace: Workspace, owner: Owner, soak: bool) -> None:
     """A laptop that sleeps, a job control stop: liveness is no matter of elapsed time."""
     owner.start("kept", workspace.python("kept"))
