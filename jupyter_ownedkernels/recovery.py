@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from .doctor.estate import Estates, Look
+from .doctor.estate import Estates, Look, counted
 from .errors import JournalError
 from .journal import journal
 from .journal.place import has_sure_locks
@@ -56,29 +56,25 @@ class Recovery:
     def message(self) -> str:
         """One sentence for a person."""
         if not self.did_something:
-            in_use = _count(len(self.doubts), "file")
+            in_use = counted(len(self.doubts), "file")
             what = f"{in_use} that may be in use" if self.doubts else "nothing"
             return f"{what} was left by servers that have died"
         done = "ended" if self.mode == "clean" else "found"
         text = (
-            f"{done} {_count(self.processes, 'process', 'processes')} of "
-            f"{_count(len(self.kernels), 'kernel')} whose "
+            f"{done} {counted(self.processes, 'process', 'processes')} of "
+            f"{counted(len(self.kernels), 'kernel')} whose "
             f"{'owner has' if self.owners == 1 else 'owners have'} died"
         )
         if self.files:
-            text += f", removed {_count(len(self.files), 'file')}"
+            text += f", removed {counted(len(self.files), 'file')}"
         if self.leftovers:
             text += f"; {len(self.leftovers)} could not be ended"
         if self.doubts:
-            text += f"; {_count(len(self.doubts), 'file')} may be in use"
+            text += f"; {counted(len(self.doubts), 'file')} may be in use"
         return text
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "message": self.message}
-
-
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def recover(

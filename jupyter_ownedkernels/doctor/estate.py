@@ -64,22 +64,23 @@ class Estate:
         """What was done, for a person who reads the history."""
         owner = self.view.owner
         removed = sum(removal.removed for _, removal in self.files)
-        done = [f"ended {_count(len(self.ended), 'process', 'processes')}"] if self.ended else []
-        done += [f"removed {_count(removed, 'file')}"] if removed else []
+        done = [f"ended {counted(len(self.ended), 'process', 'processes')}"] if self.ended else []
+        done += [f"removed {counted(removed, 'file')}"] if removed else []
         text = " and ".join(done) or "removed nothing"
         kernels = {
             launch.kernel_id
             for launch in self.view.launches.values()
             if launch.launch_id in self.settled
         }
-        text += f" of {_count(len(kernels), 'kernel')}" if kernels else ""
+        text += f" of {counted(len(kernels), 'kernel')}" if kernels else ""
         if owner is not None and owner.identity is not None:
             text += f", left by process {owner.identity.pid}"
             text += f" ({owner.url})" if owner.url else ""
         return text
 
 
-def _count(number: int, one: str, many: str | None = None) -> str:
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """``1 file``, ``2 files``: for what a person reads of a recovery."""
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
